@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "disk.h"
+#include "util.h"
+
+/* An unaligned request is done through a buffer of at most this size, piece
+ * by piece.  Large enough that O_DIRECT's cost per call vanishes, small
+ * enough that many threads at once stay within bounds.
+ */
+#define BOUNCE_MAX (1024 * 1024)
+
+void
+disk_align_range (const struct disk *disk, uint64_t *start, uint64_t *end)
+{
+  *start = align_down (*start, disk->align);
+  *end = min_u64 (align_up (*end, disk->align), disk->size);
+}
+
+static bool
+op_is_aligned (const struct disk *disk, const struct disk_op *op)
+{
+  uint64_t mask = disk->align - 1;
+  int i;
+
+  if (op->kind == DISK_SYNC)
+    return true;
+  if ((op->offset | op->length) & mask)
+    return false;
+  for (i = 0; i < op->iovcnt; ++i)
+    if (((uintptr_t) op->iov[i].iov_base | op->iov[i].iov_len) & mask)
+      return false;
+  return true;
+}
+
+/* Copy between a flat buffer and bytes [skip, skip + count) of an iovec. */
+static void
+iov_copy (const struct iovec *iov, int iovcnt, uint64_t skip,
+          char *buf, size_t count, bool to_iov)
+{
+  int i;
+
+  for (i = 0; i < iovcnt && count > 0; ++i) {
+    size_t n;
+    char *p;
+
+    if (skip >= iov[i].iov_len) {
+      skip -= iov[i].iov_len;
+      continue;
+    }
+    p = (char *) iov[i].iov_base + skip;
+    n = min_u64 (iov[i].iov_len - skip, count);
+    if (to_iov)
+      memcpy (p, buf, n);
+    else
+      memcpy (buf, p, n);
+    buf += n;
+    count -= n;
+    skip = 0;
+  }
+}
+
+/* One aligned (or, at the disk's tail, buffered) transfer of a bounce
+ * buffer.
+ */
+static int
+bounce_transfer (struct disk *disk, enum disk_op_kind kind, char *bounce,
+                 uint64_t start, uint64_t end)
+{
+  uint64_t tail = align_down (disk->size, disk->align);
+  struct iovec iov = { bounce, end - start };
+  struct disk_op op = {
+    .kind = kind, .offset = start, .length = end - start,
+    .flags = end > tail ? DISK_BUFFERED : 0,
+    .iov = &iov, .iovcnt = 1,
+  };
+
+  return disk->ops->submit (disk, &op, 1);
+}
+
+/* The piece [pos, pos + n) of an unaligned read or write (or of a zero,
+ * which has no iovec), through blocks [start, end) that contain it.
+ */
+static int
+bounce_piece (struct disk *disk, const struct disk_op *op, char *bounce,
+              uint64_t pos, size_t n, uint64_t start, uint64_t end)
+{
+  int r;
+  bool whole = pos == start && pos + n == end;
+
+  if (op->kind == DISK_READ || !whole) {
+    r = bounce_transfer (disk, DISK_READ, bounce, start, end);
+    if (r < 0)
+      return r;
+  }
+
+  switch (op->kind) {
+  case DISK_READ:
+    iov_copy (op->iov, op->iovcnt, pos - op->offset,
+              bounce + (pos - start), n, true);
+    return 0;
+  case DISK_WRITE:
+    iov_copy (op->iov, op->iovcnt, pos - op->offset,
+              bounce + (pos - start), n, false);
+    break;
+  default:
+    memset (bounce + (pos - start), 0, n);
+    break;
+  }
+  return bounce_transfer (disk, DISK_WRITE, bounce, start, end);
+}
+
+/* A read, write or zero through a bounce buffer.  The partial block at the
+ * disk's end is a piece of its own, since it goes another way (rule 4).
+ */
+static int
+submit_bounced (struct disk *disk, const struct disk_op *op,
+                uint64_t pos, uint64_t op_end)
+{
+  uint64_t tail = align_down (disk->size, disk->align);
+  CLEANUP_FREE void *bounce = NULL;
+  uint64_t start = pos, end = op_end;
+  int r;
+
+  disk_align_range (disk, &start, &end);
+  r = posix_memalign (&bounce, max_u64 (disk->align, 4096),
+                      align_up (min_u64 (end - start, BOUNCE_MAX),
+                                disk->align));
+  if (r != 0)
+    return -r;
+
+  while (pos < op_end) {
+    start = align_down (pos, disk->align);
+    end = min_u64 (start + BOUNCE_MAX,
+                   min_u64 (align_up (op_end, disk->align), disk->size));
+    if (start < tail && end > tail)
+      end = tail;
+    r = bounce_piece (disk, op, bounce, pos,
+                      min_u64 (end, op_end) - pos, start, end);
+    if (r < 0)
+      return r;
+    pos = end;
+  }
+  return 0;
+}
+
+/* Zero or discard an unaligned range: the whole blocks inside by the leaf,
+ * the partial ones at both ends by read-modify-write.  Discard is advice,
+ * and its partial blocks are left alone.
+ */
+static int
+submit_unaligned_zero (struct disk *disk, const struct disk_op *op)
+{
+  uint64_t op_end = op->offset + op->length;
+  uint64_t start = align_up (op->offset, disk->align);
+  uint64_t end = align_down (op_end, disk->align);
+  struct disk_op body = *op;
+  int r;
+
+  if (start >= end)
+    return op->kind == DISK_DISCARD ? 0 :
+      submit_bounced (disk, op, op->offset, op_end);
+
+  body.offset = start;
+  body.length = end - start;
+  r = disk->ops->submit (disk, &body, 1);
+  if (r < 0 || op->kind == DISK_DISCARD)
+    return r;
+  if (op->offset < start)
+    r = submit_bounced (disk, op, op->offset, start);
+  if (r == 0 && end < op_end)
+    r = submit_bounced (disk, op, end, op_end);
+  return r;
+}
+
+static int
+submit_unaligned (struct disk *disk, const struct disk_op *op)
+{
+  if (op->kind == DISK_ZERO || op->kind == DISK_DISCARD)
+    return submit_unaligned_zero (disk, op);
+  return submit_bounced (disk, op, op->offset, op->offset + op->length);
+}
+
+/* Give the leaf a run of aligned operations.  A failure before the run
+ * cancels its syncs (rule 2), and so everything is issued but them.
+ */
+static int
+submit_run (struct disk *disk, struct disk_op *ops, size_t nr, int failed)
+{
+  size_t i;
+  int r = 0, err;
+
+  if (nr == 0)
+    return 0;
+  if (failed == 0)
+    return disk->ops->submit (disk, ops, nr);
+
+  for (i = 0; i < nr; ++i) {
+    if (ops[i].kind == DISK_SYNC)
+      err = ops[i].result = -ECANCELED;
+    else
+      err = disk->ops->submit (disk, &ops[i], 1);
+    if (r == 0)
+      r = err;
+  }
+  return r;
+}
+
+int
+disk_submit (struct disk *disk, struct disk_op *ops, size_t nr)
+{
+  size_t i, run = 0;
+  int r = 0, err;
+
+  if (disk->align <= 1)
+    return disk->ops->submit (disk, ops, nr);
+
+  for (i = 0; i < nr; ++i) {
+    if (op_is_aligned (disk, &ops[i]))
+      continue;
+    err = submit_run (disk, &ops[run], i - run, r);
+    if (r == 0)
+      r = err;
+    err = ops[i].result = submit_unaligned (disk, &ops[i]);
+    if (r == 0)
+      r = err;
+    run = i + 1;
+  }
+  err = submit_run (disk, &ops[run], nr - run, r);
+  return r ? r : err;
+}
+
+int
+disk_read (struct disk *disk, void *buf, size_t count, uint64_t offset)
+{
+  struct iovec iov = { buf, count };
+  struct disk_op op = {
+    .kind = DISK_READ, .offset = offset, .length = count,
+    .iov = &iov, .iovcnt = 1,
+  };
+
+  return disk_submit (disk, &op, 1);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* The disk seam: everything that the engine does to an image goes through
+ * here, as batches of operations.  Below it is one leaf per file
+ * (disk-posix.c, disk-uring.c and, in the tests, disks that check, record
+ * or fail).
+ *
+ * Rules:
+ *
+ * 1. disk_submit() returns when every operation of the batch has ended, and
+ *    each has its own result.  A short transfer is continued by the leaf; an
+ *    operation either did all of its bytes or failed.
+ * 2. Operations of a batch run in any order and at once, but for DISK_SYNC:
+ *    it starts after all operations before it in the batch have ended, and
+ *    is not issued (-ECANCELED) if one of them failed.
+ * 3. Only DISK_SYNC makes anything durable.  It covers the writes, zeros and
+ *    discards of its range that had ended when it was submitted, whoever
+ *    submitted them.  A leaf may sync more than the range.
+ * 4. The engine sees bytes: offsets, lengths and buffers of any alignment.
+ *    Where a leaf needs aligned transfers (O_DIRECT) it says so in
+ *    disk->align, and disk_submit() gives it nothing else, except for
+ *    operations marked DISK_BUFFERED, which the leaf must do through the
+ *    page cache: the last bytes of an image whose size is not a multiple of
+ *    the alignment.
+ * 5. Unaligned operations are done by read-modify-write of whole blocks: the
+ *    caller must hold the range lock over the blocks (disk_align_range()).
+ *
+ * Locks: none here; a disk may be used from any number of threads.
+ * Errors: 0 or -errno.
+ */
+
+#ifndef FATBATCH_DISK_H
+#define FATBATCH_DISK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+enum disk_op_kind {
+  DISK_READ,
+  DISK_WRITE,
+  DISK_ZERO,                    /* read back as zeros afterwards */
+  DISK_DISCARD,                 /* contents no longer matter (advice) */
+  DISK_SYNC,                    /* data of the range is durable afterwards */
+};
+
+enum disk_op_flags {
+  DISK_MAY_UNMAP = 1 << 0,      /* ZERO: a hole will do */
+  DISK_FAST      = 1 << 1,      /* ZERO: -EOPNOTSUPP instead of writing */
+  DISK_BUFFERED  = 1 << 2,      /* rule 4; set by disk_submit() only */
+};
+
+/* One operation.  The caller owns it, its iovec and the buffers until
+ * disk_submit() returns.  For READ and WRITE length is the sum of the
+ * iovec's lengths, and iovcnt is at most IOV_MAX.  DISK_SYNC with offset 0
+ * and length UINT64_MAX is the whole image.
+ */
+struct disk_op {
+  enum disk_op_kind kind;
+  unsigned flags;
+  uint64_t offset, length;      /* bytes */
+  const struct iovec *iov;
+  int iovcnt;
+  int result;                   /* out: 0 or -errno */
+};
+
+struct disk_extent {
+  uint64_t length;              /* bytes from the offset asked for */
+  bool hole;                    /* not allocated, reads as zeros */
+};
+
+struct disk;
+
+struct disk_ops {
+  const char *name;             /* for users: "io_uring", "posix" */
+
+  /* Rules 1 to 4.  Returns 0, or the first failed operation's result. */
+  int (*submit) (struct disk *disk, struct disk_op *ops, size_t nr);
+
+  /* The longest extent of one kind at offset, not past offset + length
+   * (length > 0).  Optional: without it all is data.
+   */
+  int (*extent) (struct disk *disk, uint64_t offset, uint64_t length,
+                 struct disk_extent *ret);
+
+  /* Advice that the range will be read soon.  Optional. */
+  int (*readahead) (struct disk *disk, uint64_t offset, uint64_t length);
+
+  /* Frees the disk.  Does not sync. */
+  void (*free) (struct disk *disk);
+};
+
+/* The common head of every leaf's own structure. */
+struct disk {
+  const struct disk_ops *ops;
+  uint64_t size;                /* bytes; fixed while open */
+  uint32_t align;               /* bytes, a power of two; 1 = any */
+  uint32_t preferred_io;        /* bytes, a power of two; best multiple */
+  bool rotational;
+};
+
+/* Submit a batch (rules 1 to 5).  All ranges lie inside the disk, and
+ * lengths are not 0.  Returns 0, or the result of the first operation, in
+ * the batch's order, that failed; every op->result is set in any case.
+ */
+extern int disk_submit (struct disk *disk, struct disk_op *ops, size_t nr);
+
+/* A batch of one. */
+extern int disk_read (struct disk *disk, void *buf, size_t count,
+                      uint64_t offset);
+
+/* Widen [*start, *end) to whole blocks of the disk: what an unaligned write
+ * reads and writes back (rule 5).  Not past the disk's end.
+ */
+extern void disk_align_range (const struct disk *disk,
+                              uint64_t *start, uint64_t *end);
+
+static inline void
+disk_free (struct disk *disk)
+{
+  if (disk)
+    disk->ops->free (disk);
+}
+
+#endif /* FATBATCH_DISK_H */

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* fatbatch: an engine that serves one disk image and knows the FAT32 volumes
+ * in it.  The one header that a user of the engine needs.
+ *
+ * The contract that the calls below cite (D1, D2, ...) is in DESIGN.md,
+ * "Durability contract".
+ *
+ * Rules:
+ *
+ * 1. One struct fatbatch for an image, shared by all connections.  Every
+ *    call may be made from any thread at any time, but for fatbatch_open()
+ *    and fatbatch_close().
+ * 2. Offsets, lengths and buffers may have any alignment.  A range that is
+ *    not inside the image is -EINVAL, and nothing is done; a length of 0 is
+ *    fine, and nothing is done.
+ * 3. Calls that return int return 0 or -errno.  On failure outputs are
+ *    untouched, except for the buffer of a read.
+ * 4. Overlapping requests take effect in the order in which they arrive.
+ * 5. After a failed write, zero, trim or sync, all requests that promise
+ *    durability fail with -EIO until the image is opened again (D6).
+ */
+
+#ifndef FATBATCH_H
+#define FATBATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct fatbatch;
+
+/* QEMU's cache modes (qemu(1), -drive cache=). */
+enum fatbatch_cache {
+  FATBATCH_WRITEBACK,           /* page cache */
+  FATBATCH_WRITETHROUGH,        /* page cache, every write durable */
+  FATBATCH_NONE,                /* O_DIRECT */
+  FATBATCH_DIRECTSYNC,          /* O_DIRECT, every write durable */
+  FATBATCH_UNSAFE,              /* page cache, FUA and flush ignored */
+};
+
+enum fatbatch_io {
+  FATBATCH_IO_AUTO,             /* io_uring, or posix where there is none */
+  FATBATCH_IO_URING,
+  FATBATCH_IO_POSIX,
+};
+
+struct fatbatch_options {
+  enum fatbatch_cache cache;
+  enum fatbatch_io io;
+  bool lock;                    /* take image locks, as QEMU does */
+};
+
+/* Why opening failed: a sentence for the user that names the file. */
+struct fatbatch_error {
+  char message[1024];
+};
+
+/* Requests' flags. */
+enum {
+  FATBATCH_FUA = 1 << 0,        /* durable on return (D1) */
+  FATBATCH_MAY_UNMAP = 1 << 1,  /* zero: a hole will do */
+  FATBATCH_FAST = 1 << 2,       /* zero: -EOPNOTSUPP rather than slow */
+  FATBATCH_ONE = 1 << 3,        /* extents: the first one is enough */
+};
+
+/* Open an image for reading.  With options->lock nobody else may write to it
+ * from now on; see fatbatch_set_writable().  No thread and no ring is made
+ * before the first request, so the caller may fork in between.
+ */
+extern int fatbatch_open (const char *path,
+                          const struct fatbatch_options *options,
+                          struct fatbatch **ret, struct fatbatch_error *err);
+
+/* Does not sync.  No request may be under way.  NULL is fine. */
+extern void fatbatch_close (struct fatbatch *fb);
+
+/* Make the image writable.  Waits for requests under way.  If it fails
+ * (-EACCES, -EROFS, -EBUSY for a lock, ...) the image stays readable.
+ * Once it is writable this does nothing.
+ */
+extern int fatbatch_set_writable (struct fatbatch *fb,
+                                  struct fatbatch_error *err);
+
+struct fatbatch_info {
+  uint64_t size;                /* bytes */
+  uint32_t preferred_io;        /* bytes, a power of two */
+  bool writable, rotational;
+  bool has_extents;             /* else all is reported as data */
+  bool page_cache;              /* fatbatch_cache_range() has a meaning */
+  const char *io;               /* "io_uring" or "posix" */
+};
+extern void fatbatch_get_info (struct fatbatch *fb,
+                               struct fatbatch_info *ret);
+
+/* Returns the last acknowledged bytes (D3). */
+extern int fatbatch_read (struct fatbatch *fb, void *buf, size_t count,
+                          uint64_t offset);
+
+/* Flags: FATBATCH_FUA.  On return the bytes survive a kill of the process
+ * (D2); with FUA, or in a mode that makes every write durable, also a power
+ * cut (D1).
+ */
+extern int fatbatch_write (struct fatbatch *fb, const void *buf, size_t count,
+                           uint64_t offset, unsigned flags);
+
+/* Flags: FATBATCH_FUA, FATBATCH_MAY_UNMAP, FATBATCH_FAST.  Durable as a
+ * write is.
+ */
+extern int fatbatch_zero (struct fatbatch *fb, uint64_t count,
+                          uint64_t offset, unsigned flags);
+
+/* The range's contents no longer matter.  Holes are punched where that is
+ * possible.  Flags: FATBATCH_FUA.
+ */
+extern int fatbatch_trim (struct fatbatch *fb, uint64_t count,
+                          uint64_t offset, unsigned flags);
+
+/* On return all that was acknowledged before is durable (D1). */
+extern int fatbatch_flush (struct fatbatch *fb);
+
+/* Start reading the range into the page cache. */
+extern int fatbatch_cache_range (struct fatbatch *fb, uint64_t count,
+                                 uint64_t offset);
+
+/* Calls fn for each extent of the range, in order, clipped to the range.
+ * fn returns 0, or anything else to stop, which is returned.  Flags:
+ * FATBATCH_ONE.
+ */
+typedef int (*fatbatch_extent_fn) (void *opaque, uint64_t offset,
+                                   uint64_t length, bool hole);
+extern int fatbatch_extents (struct fatbatch *fb, uint64_t count,
+                             uint64_t offset, unsigned flags,
+                             fatbatch_extent_fn fn, void *opaque);
+
+/* One line about what is on the image, such as "MBR; partition 1: FAT32
+ * volume BOOT, 256 MiB".  Cut to size, always NUL-terminated.
+ */
+extern void fatbatch_describe (struct fatbatch *fb, char *buf, size_t size);
+
+/* Counters since the image was opened.  F (name, help). */
+#define FATBATCH_COUNTERS(F)                                            \
+  F (reads, "read requests")                                            \
+  F (read_bytes, "bytes read")                                          \
+  F (writes, "write requests")                                          \
+  F (write_bytes, "bytes written")                                      \
+  F (zeroes, "zero requests")                                           \
+  F (trims, "trim requests")                                            \
+  F (flushes, "flush requests")                                         \
+  F (fua, "write, zero and trim requests with FUA")                     \
+  F (errors, "failed requests")                                         \
+  F (outside_pieces, "pieces of writes outside FAT32 volumes")          \
+  F (reserved_pieces, "pieces of writes to reserved sectors")           \
+  F (fsinfo_pieces, "pieces of writes to FSInfo sectors")               \
+  F (fat_pieces, "pieces of writes to FAT 1")                           \
+  F (mirror_pieces, "pieces of writes to FAT mirrors")                  \
+  F (data_pieces, "pieces of writes to clusters")                       \
+  F (range_waits, "requests that waited for an overlapping one")        \
+  F (layout_scans, "times that the volumes were looked for")            \
+  F (commit_members, "requests that waited for a sync")                 \
+  F (commit_groups, "groups of such requests, each one batch of syncs") \
+  F (syncs, "ranged syncs submitted")
+
+struct fatbatch_stats {
+#define FATBATCH_COUNTER_FIELD(name, help) uint64_t name;
+  FATBATCH_COUNTERS (FATBATCH_COUNTER_FIELD)
+#undef FATBATCH_COUNTER_FIELD
+};
+extern void fatbatch_get_stats (struct fatbatch *fb,
+                                struct fatbatch_stats *ret);
+
+/* The text of an errno value, from any thread.  Never NULL. */
+extern const char *fatbatch_strerror (int err);
+
+/* Can io_uring be used here?  0, or -errno that says why not. */
+extern int fatbatch_probe_uring (void);
+
+#endif /* FATBATCH_H */

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* An image in a file or on a block device: how it is opened, and the plain
+ * system calls on it.  Both leaves of the disk seam (disk-posix.c,
+ * disk-uring.c) stand on this.
+ *
+ * Rules:
+ *
+ * 1. Transfers are continued over short results and EINTR; a read past the
+ *    end of the file (it shrank behind our back) is -EIO.
+ * 2. With O_DIRECT the caller keeps offset, length and memory aligned to
+ *    align, and uses buffered transfers for the rest.
+ * 3. Nothing here makes data durable but DISK_SYNC.
+ *
+ * Locks: none; any number of threads, but for file_set_writable().
+ */
+
+#ifndef FATBATCH_FILE_H
+#define FATBATCH_FILE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "disk.h"
+
+struct fatbatch_error;
+
+struct file {
+  char *path;                   /* as given, for messages */
+  int fd;                       /* O_DIRECT if direct */
+  int buffered_fd;              /* through the page cache; is fd if !direct */
+  int lock_fd;                  /* holds the image locks; -1 = none wanted */
+  bool direct, is_block;
+  uint64_t size;                /* bytes */
+  uint32_t align;               /* bytes, for O_DIRECT; else 1 */
+  uint32_t block_size;          /* bytes, of a block device; else 1 */
+  uint32_t preferred_io;        /* bytes */
+  bool rotational;
+  bool has_extents;             /* SEEK_HOLE works */
+  atomic_bool no_punch, no_zero_range; /* found unsupported */
+};
+
+/* Open an image for reading: type, size and alignments are found out, and
+ * with `lock` a reader's image locks are taken (imagelock.h).
+ * Returns 0, or -errno with *err filled.
+ */
+extern int file_open (const char *path, bool direct, bool lock,
+                      struct file **ret, struct fatbatch_error *err);
+
+/* Open the same image for writing too, and take a writer's image locks.
+ * On failure it stays as it was.  The caller sees to it that no transfer is
+ * under way.
+ */
+extern int file_set_writable (struct file *file, struct fatbatch_error *err);
+
+/* Close and free.  NULL is fine. */
+extern void file_close (struct file *file);
+
+/* A whole transfer (kind READ or WRITE), of which `done` bytes are done
+ * already.
+ */
+extern int file_transfer (const struct file *file, const struct disk_op *op,
+                          uint64_t done);
+
+/* One operation of any kind, by plain system calls.  DISK_SYNC syncs the
+ * whole file: Linux has no ranged fdatasync(2).
+ */
+extern int file_op (struct file *file, const struct disk_op *op);
+
+extern int file_extent (const struct file *file, uint64_t offset,
+                        uint64_t length, struct disk_extent *ret);
+extern int file_readahead (const struct file *file, uint64_t offset,
+                           uint64_t length);
+
+static inline int
+file_op_fd (const struct file *file, const struct disk_op *op)
+{
+  return op->flags & DISK_BUFFERED ? file->buffered_fd : file->fd;
+}
+
+#endif /* FATBATCH_FILE_H */

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Small helpers that every module may use. */
+
+#ifndef FATBATCH_UTIL_H
+#define FATBATCH_UTIL_H
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+/* Free a local at the end of its scope, on every way out. */
+#define CLEANUP_FREE __attribute__ ((cleanup (cleanup_free)))
+
+/* Hold a mutex to the end of the scope. */
+#define SCOPED_LOCK(mutex)                                              \
+  __attribute__ ((cleanup (cleanup_mutex_unlock), unused))              \
+  pthread_mutex_t *scoped_lock_ = lock_mutex (mutex)
+
+static inline void
+cleanup_free (void *ptr)
+{
+  free (*(void **) ptr);
+}
+
+static inline pthread_mutex_t *
+lock_mutex (pthread_mutex_t *mutex)
+{
+  pthread_mutex_lock (mutex);
+  return mutex;
+}
+
+static inline void
+cleanup_mutex_unlock (pthread_mutex_t **mutex)
+{
+  pthread_mutex_unlock (*mutex);
+}
+
+static inline uint64_t
+min_u64 (uint64_t a, uint64_t b)
+{
+  return a < b ? a : b;
+}
+
+static inline uint64_t
+max_u64 (uint64_t a, uint64_t b)
+{
+  return a > b ? a : b;
+}
+
+/* align is a power of two.  align_up() wants x <= UINT64_MAX - align. */
+static inline uint64_t
+align_down (uint64_t x, uint64_t align)
+{
+  return x & ~(align - 1);
+}
+
+static inline uint64_t
+align_up (uint64_t x, uint64_t align)
+{
+  return align_down (x + align - 1, align);
+}
+
+#endif /* FATBATCH_UTIL_H */

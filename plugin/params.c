@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NBDKIT_API_VERSION 2
+#include <nbdkit-plugin.h>
+
+#include "params.h"
+
+/* Values in the order of their enum. */
+#define CACHE_NAMES "writeback", "writethrough", "none", "directsync", "unsafe"
+#define IO_NAMES "auto", "uring", "posix"
+
+static const char *const cache_names[] = { CACHE_NAMES, NULL };
+static const char *const io_names[] = { IO_NAMES, NULL };
+static const char *const lock_names[] = { "off", "on", NULL };
+
+/* All values in one line. */
+static const char *
+join_names (const char *const *names, const char *separator)
+{
+  static char text[128];
+
+  text[0] = '\0';
+  for (; *names; ++names) {
+    strncat (text, *names, sizeof text - strlen (text) - 1);
+    if (names[1])
+      strncat (text, separator, sizeof text - strlen (text) - 1);
+  }
+  return text;
+}
+
+/* The index of value among names, or -1 after an error. */
+static int
+parse_choice (const char *key, const char *value, const char *const *names)
+{
+  int i;
+
+  for (i = 0; names[i]; ++i)
+    if (strcmp (value, names[i]) == 0)
+      return i;
+  nbdkit_error ("%s=%s: unknown value; allowed are: %s", key, value,
+                join_names (names, ", "));
+  return -1;
+}
+
+static int
+set_path (struct params *params, const char *value)
+{
+  if (params->path) {
+    nbdkit_error ("file=%s: given twice, before as %s; one server serves one "
+                  "image", value, params->path);
+    return -1;
+  }
+  if (value[0] == '\0') {
+    nbdkit_error ("file=: is empty; give the path of a disk image");
+    return -1;
+  }
+  params->path = nbdkit_absolute_path (value);
+  return params->path ? 0 : -1;
+}
+
+int
+params_set (struct params *params, const char *key, const char *value)
+{
+  int i;
+
+  if (strcmp (key, "file") == 0)
+    return set_path (params, value);
+
+  if (strcmp (key, "cache") == 0) {
+    i = parse_choice (key, value, cache_names);
+    if (i >= 0)
+      params->options.cache = i;
+  }
+  else if (strcmp (key, "io") == 0) {
+    i = parse_choice (key, value, io_names);
+    if (i >= 0)
+      params->options.io = i;
+  }
+  else if (strcmp (key, "lock") == 0) {
+    i = parse_choice (key, value, lock_names);
+    if (i >= 0)
+      params->options.lock = i;
+  }
+  else {
+    nbdkit_error ("%s=%s: unknown parameter; known are: file, cache, io, "
+                  "lock (see nbdkit --help with this plugin)", key, value);
+    return -1;
+  }
+  return i < 0 ? -1 : 0;
+}
+
+int
+params_check (const struct params *params)
+{
+  if (params->path)
+    return 0;
+  nbdkit_error ("no image given: add file=PATH, or just PATH, after the "
+                "plugin's name");
+  return -1;
+}
+
+void
+params_release (struct params *params)
+{
+  free (params->path);
+  params->path = NULL;
+}
+
+const char *
+params_cache_name (const struct params *params)
+{
+  return cache_names[params->options.cache];
+}
+
+const char *
+params_cache_names (void)
+{
+  return join_names (cache_names, " ");
+}
+
+const char *
+params_io_names (void)
+{
+  return join_names (io_names, " ");
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* The plugin's parameters: parsed, checked, and complained about with the
+ * values that are allowed.  Called from one thread, before the server runs.
+ */
+
+#ifndef FATBATCH_PARAMS_H
+#define FATBATCH_PARAMS_H
+
+#include "fatbatch.h"
+
+struct params {
+  char *path;                   /* absolute: nbdkit changes its folder */
+  struct fatbatch_options options;
+};
+
+#define PARAMS_DEFAULT { .options = { .lock = true } }
+
+#define PARAMS_HELP                                                     \
+  "file=<FILENAME>  (required) The disk image to serve: a raw image or\n" \
+  "                 a block device, of a FAT32 volume or a disk with\n" \
+  "                 MBR or GPT partitions.\n"                           \
+  "cache=writeback|writethrough|none|directsync|unsafe\n"               \
+  "                 Page cache or O_DIRECT, and whether each write is\n" \
+  "                 durable when acknowledged, as in QEMU\n"            \
+  "                 (default: writeback).\n"                            \
+  "io=auto|uring|posix\n"                                               \
+  "                 How the image is accessed (default: auto: io_uring,\n" \
+  "                 or posix where it is missing or forbidden).\n"      \
+  "lock=on|off      Lock the image as QEMU does (default: on)."
+
+/* 0, or -1 after nbdkit_error(). */
+extern int params_set (struct params *params, const char *key,
+                       const char *value);
+/* Is everything there that is required?  0, or -1 after nbdkit_error(). */
+extern int params_check (const struct params *params);
+extern void params_release (struct params *params);
+
+/* For reports: the chosen cache mode; all allowed values. */
+extern const char *params_cache_name (const struct params *params);
+extern const char *params_cache_names (void);
+extern const char *params_io_names (void);
+
+#endif /* FATBATCH_PARAMS_H */
