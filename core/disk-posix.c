@@ -65,6 +65,7 @@ disk_init_from_file (struct disk *disk, const struct disk_ops *ops,
   disk->ops = ops;
   disk->size = file->size;
   disk->align = file->align;
+  disk->mem_align = file->mem_align;
   disk->preferred_io = file->preferred_io;
   disk->rotational = file->rotational;
 }

@@ -145,13 +145,13 @@ prep_op (struct io_uring_sqe *sqe, const struct file *file,
 static int
 finish_op (struct file *file, const struct disk_op *op, int res)
 {
+  if (op->kind == DISK_SYNC)
+    return res < 0 ? file_sync_error (-res) : 0;
   if (res == -EINTR || res == -EAGAIN)
-    return file_op (file, op);
+    res = 0;
   if (res < 0)
-    return res;
-  if (op->kind != DISK_SYNC && (uint64_t) res < op->length)
-    return file_transfer (file, op, res);
-  return 0;
+    return res == -EOPNOTSUPP ? -EIO : res;
+  return file_transfer (file, op, res);
 }
 
 /* Submit ops[0..nr), nr <= RING_ENTRIES, and wait for all.  Returns how many

@@ -10,7 +10,8 @@
  *    pooled, so no lock is held over I/O.  They are made when first needed:
  *    never before a server's fork.
  * 2. Every completion is looked at: short transfers, EINTR and EAGAIN are
- *    continued by plain system calls, errors stay with their operation.
+ *    continued by plain system calls, errors stay with their operation.  A
+ *    sync that failed is not repeated (file.h, rule 3).
  * 3. Order inside a batch is by waiting, not by linked operations, which a
  *    short write would break.
  * 4. A single operation that is not a sync goes by a plain system call in

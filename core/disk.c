@@ -18,14 +18,20 @@
 void
 disk_align_range (const struct disk *disk, uint64_t *start, uint64_t *end)
 {
+  uint64_t page = align_down (disk->size, 4096);
+
   *start = align_down (*start, disk->align);
   *end = min_u64 (align_up (*end, disk->align), disk->size);
+  if (disk->size % disk->align != 0 && *end > page) {
+    *start = min_u64 (*start, page);
+    *end = disk->size;
+  }
 }
 
 static bool
 op_is_aligned (const struct disk *disk, const struct disk_op *op)
 {
-  uint64_t mask = disk->align - 1;
+  uint64_t mask = disk->align - 1, mem_mask = disk->mem_align - 1;
   int i;
 
   if (op->kind == DISK_SYNC)
@@ -33,7 +39,8 @@ op_is_aligned (const struct disk *disk, const struct disk_op *op)
   if ((op->offset | op->length) & mask)
     return false;
   for (i = 0; i < op->iovcnt; ++i)
-    if (((uintptr_t) op->iov[i].iov_base | op->iov[i].iov_len) & mask)
+    if (((uintptr_t) op->iov[i].iov_base & mem_mask) ||
+        (op->iov[i].iov_len & mask))
       return false;
   return true;
 }
@@ -124,10 +131,10 @@ submit_bounced (struct disk *disk, const struct disk_op *op,
 {
   uint64_t tail = align_down (disk->size, disk->align);
   CLEANUP_FREE void *bounce = NULL;
-  uint64_t start = pos, end = op_end;
+  uint64_t start = align_down (pos, disk->align);
+  uint64_t end = align_up (op_end, disk->align);
   int r;
 
-  disk_align_range (disk, &start, &end);
   r = posix_memalign (&bounce, max_u64 (disk->align, 4096),
                       align_up (min_u64 (end - start, BOUNCE_MAX),
                                 disk->align));

@@ -24,6 +24,8 @@
  *    the alignment.
  * 5. Unaligned operations are done by read-modify-write of whole blocks: the
  *    caller must hold the range lock over the blocks (disk_align_range()).
+ * 6. -EOPNOTSUPP is the result of a fast zero of which nothing was done, and
+ *    of nothing else.
  *
  * Locks: none here; a disk may be used from any number of threads.
  * Errors: 0 or -errno.
@@ -96,6 +98,7 @@ struct disk {
   const struct disk_ops *ops;
   uint64_t size;                /* bytes; fixed while open */
   uint32_t align;               /* bytes, a power of two; 1 = any */
+  uint32_t mem_align;           /* the same for buffers; at most 4096 */
   uint32_t preferred_io;        /* bytes, a power of two; best multiple */
   bool rotational;
 };
@@ -111,7 +114,9 @@ extern int disk_read (struct disk *disk, void *buf, size_t count,
                       uint64_t offset);
 
 /* Widen [*start, *end) to whole blocks of the disk: what an unaligned write
- * reads and writes back (rule 5).  Not past the disk's end.
+ * reads and writes back (rule 5).  Not past the disk's end.  Where the tail
+ * goes through the page cache (rule 4), the blocks in the same page go with
+ * it: a direct write must not meet the page while that is written.
  */
 extern void disk_align_range (const struct disk *disk,
                               uint64_t *start, uint64_t *end);

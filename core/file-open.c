@@ -48,11 +48,11 @@ lock_error (const struct file *file, const char *conflict, int r,
                     file->path, fatbatch_strerror (-r));
 }
 
-/* The alignment that O_DIRECT needs: asked from the kernel (6.1 and later),
+/* The alignments that O_DIRECT needs: asked from the kernel (6.1 and later),
  * or else found by trying, as QEMU does.
  */
-static uint32_t
-probe_align (int fd)
+static void
+probe_align (struct file *file)
 {
   const uint32_t max = 4096;
   CLEANUP_FREE void *buf = NULL;
@@ -61,30 +61,37 @@ probe_align (int fd)
 #ifdef HAVE_STRUCT_STATX_STX_DIO_OFFSET_ALIGN
   struct statx stx;
 
-  if (statx (fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) == 0 &&
+  if (statx (file->fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) == 0 &&
       (stx.stx_mask & STATX_DIOALIGN) && stx.stx_dio_offset_align != 0) {
-    align = max_u64 (stx.stx_dio_offset_align, stx.stx_dio_mem_align);
-    return max_u64 (align, 512);
+    file->align = max_u64 (stx.stx_dio_offset_align, 512);
+    file->mem_align = max_u64 (stx.stx_dio_mem_align, 1);
+    return;
   }
 #endif
+  file->align = file->mem_align = max;
   if (posix_memalign (&buf, 2 * max, 2 * max) != 0)
-    return max;
+    return;
   for (align = 512; align < max; align *= 2)
-    if (pread (fd, (char *) buf + align, align, align) >= 0)
+    if (pread (file->fd, (char *) buf + align, align, align) >= 0)
       break;
-  return align;
+  file->align = file->mem_align = align;
 }
 
+/* A partition has no queue, its disk has. */
 static bool
 is_rotational (const struct stat *st)
 {
+  static const char *const places[] = { "queue", "../queue" };
   char path[80];
   char c = '0';
-  int fd;
+  int fd = -1;
+  size_t i;
 
-  snprintf (path, sizeof path, "/sys/dev/block/%u:%u/queue/rotational",
-            major (st->st_rdev), minor (st->st_rdev));
-  fd = open (path, O_RDONLY | O_CLOEXEC);
+  for (i = 0; fd == -1 && i < 2; ++i) {
+    snprintf (path, sizeof path, "/sys/dev/block/%u:%u/%s/rotational",
+              major (st->st_rdev), minor (st->st_rdev), places[i]);
+    fd = open (path, O_RDONLY | O_CLOEXEC);
+  }
   if (fd == -1)
     return false;
   if (read (fd, &c, 1) != 1)
@@ -107,12 +114,13 @@ find_block_limits (struct file *file, const struct stat *st,
                       file->path, fatbatch_strerror (errno));
   if (ioctl (file->fd, BLKPBSZGET, &physical) == -1)
     physical = logical;
-  file->size = size;
+  /* The kernel does not give access to a part of a block at the end. */
+  file->size = align_down (size, logical);
   file->block_size = logical;
   file->preferred_io = max_u64 (4096, physical);
   file->rotational = is_rotational (st);
   if (file->direct)
-    file->align = logical;
+    file->align = file->mem_align = logical;
   return 0;
 }
 
@@ -124,7 +132,7 @@ find_limits (struct file *file, struct fatbatch_error *err)
   if (fstat (file->fd, &st) == -1)
     return error_set (err, -errno, "%s: cannot stat: %s",
                       file->path, fatbatch_strerror (errno));
-  file->align = file->block_size = 1;
+  file->align = file->mem_align = file->block_size = 1;
   file->is_block = S_ISBLK (st.st_mode);
   if (file->is_block)
     return find_block_limits (file, &st, err);
@@ -137,8 +145,40 @@ find_limits (struct file *file, struct fatbatch_error *err)
   file->size = st.st_size;
   file->preferred_io = 4096;
   if (file->direct)
-    file->align = probe_align (file->fd);
+    probe_align (file);
   return 0;
+}
+
+/* Is fd the file that is open already? */
+static bool
+is_same_file (const struct file *file, int fd)
+{
+  struct stat a, b;
+
+  return fstat (file->buffered_fd, &a) == 0 && fstat (fd, &b) == 0 &&
+    a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* Open the very file that is open already, whatever its path leads to by
+ * now: by /proc, or where that is not mounted by the path, and then it must
+ * be the same one still.
+ */
+static int
+reopen (const struct file *file, int flags)
+{
+  char path[64];
+  int fd;
+
+  snprintf (path, sizeof path, "/proc/self/fd/%d", file->buffered_fd);
+  fd = open (path, flags | O_CLOEXEC);
+  if (fd == -1 && errno == ENOENT) {
+    fd = open (file->path, flags | O_CLOEXEC | O_NONBLOCK);
+    if (fd != -1 && !is_same_file (file, fd)) {
+      close (fd);
+      return -ESTALE;
+    }
+  }
+  return fd == -1 ? -errno : fd;
 }
 
 static int
@@ -156,9 +196,10 @@ open_fds (struct file *file, struct fatbatch_error *err)
   if (r < 0 || !file->direct)
     return r;
 
-  file->fd = open (file->path, O_RDONLY | O_CLOEXEC | O_DIRECT);
-  if (file->fd == -1)
-    return open_error (file, "", errno, err);
+  r = reopen (file, O_RDONLY | O_DIRECT);
+  if (r < 0)
+    return open_error (file, "", -r, err);
+  file->fd = r;
   return find_limits (file, err);
 }
 
@@ -168,8 +209,11 @@ take_read_lock (struct file *file, struct fatbatch_error *err)
   const char *conflict = NULL;
   int r;
 
-  file->lock_fd = open (file->path, O_RDONLY | O_CLOEXEC);
-  r = file->lock_fd == -1 ? -errno : imagelock_read (file->lock_fd, &conflict);
+  r = reopen (file, O_RDONLY);
+  if (r < 0)
+    return open_error (file, " for locking", -r, err);
+  file->lock_fd = r;
+  r = imagelock_read (file->lock_fd, &conflict);
   return r < 0 ? lock_error (file, conflict, r, err) : 0;
 }
 
@@ -207,50 +251,56 @@ file_open (const char *path, bool direct, bool lock, struct file **ret,
   return r;
 }
 
-/* Open the very file that is open already, whatever its path leads to by
- * now.
+/* Put the open file of *fd in the place of old, with the number of old: who
+ * uses that number at this moment stays with the old open file, which is of
+ * the same image.
  */
 static int
-reopen (const struct file *file, int flags)
+replace_fd (int *fd, int old)
 {
-  char path[64];
-  int fd;
+  if (dup3 (*fd, old, O_CLOEXEC) == -1)
+    return -errno;
+  close (*fd);
+  *fd = -1;
+  return 0;
+}
 
-  snprintf (path, sizeof path, "/proc/self/fd/%d", file->buffered_fd);
-  fd = open (path, flags | O_CLOEXEC);
-  return fd == -1 ? -errno : fd;
+static int
+open_writable (struct file *file, int *fd, int *direct_fd,
+               struct fatbatch_error *err)
+{
+  const char *conflict = NULL;
+  int r;
+
+  *fd = reopen (file, O_RDWR);
+  if (*fd < 0)
+    return open_error (file, " for writing", -*fd, err);
+  if (file->direct) {
+    *direct_fd = reopen (file, O_RDWR | O_DIRECT);
+    if (*direct_fd < 0)
+      return open_error (file, " for writing", -*direct_fd, err);
+  }
+  if (file->lock_fd < 0)
+    return 0;
+  r = imagelock_write (file->lock_fd, &conflict);
+  return r < 0 ? lock_error (file, conflict, r, err) : 0;
 }
 
 int
 file_set_writable (struct file *file, struct fatbatch_error *err)
 {
-  const char *conflict = NULL;
-  int fd, direct_fd, r;
+  int fd = -1, direct_fd = -1, r;
 
-  fd = reopen (file, O_RDWR);
-  if (fd < 0)
-    return open_error (file, " for writing", -fd, err);
-  direct_fd = file->direct ? reopen (file, O_RDWR | O_DIRECT) : fd;
-  if (direct_fd < 0) {
+  r = open_writable (file, &fd, &direct_fd, err);
+  if (r == 0 && file->direct)
+    r = replace_fd (&direct_fd, file->fd);
+  if (r == 0)
+    r = replace_fd (&fd, file->buffered_fd);
+  if (fd >= 0)
     close (fd);
-    return open_error (file, " for writing", -direct_fd, err);
-  }
-  if (file->lock_fd >= 0) {
-    r = imagelock_write (file->lock_fd, &conflict);
-    if (r < 0) {
-      close (fd);
-      if (direct_fd != fd)
-        close (direct_fd);
-      return lock_error (file, conflict, r, err);
-    }
-  }
-
-  if (file->fd != file->buffered_fd)
-    close (file->fd);
-  close (file->buffered_fd);
-  file->buffered_fd = fd;
-  file->fd = direct_fd;
-  return 0;
+  if (direct_fd >= 0)
+    close (direct_fd);
+  return r;
 }
 
 void

@@ -23,6 +23,18 @@ static const char zeroes[ZEROES_SIZE] __attribute__ ((aligned (4096)));
  */
 #define IOV_BATCH 64
 
+/* One system call.  The plain calls spare the kernel the copy of a vector. */
+static ssize_t
+transfer_some (int fd, enum disk_op_kind kind, const struct iovec *iov, int n,
+               uint64_t offset)
+{
+  if (kind == DISK_READ)
+    return n == 1 ? pread (fd, iov->iov_base, iov->iov_len, offset)
+      : preadv (fd, iov, n, offset);
+  return n == 1 ? pwrite (fd, iov->iov_base, iov->iov_len, offset)
+    : pwritev (fd, iov, n, offset);
+}
+
 /* The part of an operation's vector from byte `done` on. */
 static int
 iov_rest (const struct disk_op *op, uint64_t done, struct iovec out[IOV_BATCH])
@@ -51,16 +63,12 @@ file_transfer (const struct file *file, const struct disk_op *op,
   while (done < op->length) {
     struct iovec iov[IOV_BATCH];
     int n = iov_rest (op, done, iov);
-    ssize_t r;
+    ssize_t r = transfer_some (fd, op->kind, iov, n, op->offset + done);
 
-    if (op->kind == DISK_READ)
-      r = preadv (fd, iov, n, op->offset + done);
-    else
-      r = pwritev (fd, iov, n, op->offset + done);
     if (r == -1 && errno == EINTR)
       continue;
     if (r == -1)
-      return -errno;
+      return errno == EOPNOTSUPP ? -EIO : -errno;
     if (r == 0)
       return -EIO;
     done += r;
@@ -96,7 +104,9 @@ write_zeroes (const struct file *file, uint64_t offset, uint64_t length)
   return 0;
 }
 
-/* fallocate(2) that remembers that a mode is not supported. */
+/* -EOPNOTSUPP: this was not done, and there may be another way.  If it never
+ * can be, that is remembered.
+ */
 static int
 try_fallocate (const struct file *file, int mode, atomic_bool *unsupported,
                uint64_t offset, uint64_t length)
@@ -110,10 +120,20 @@ try_fallocate (const struct file *file, int mode, atomic_bool *unsupported,
   while (r == -1 && errno == EINTR);
   if (r == 0)
     return 0;
-  if (errno != EOPNOTSUPP && errno != ENOSYS && errno != ENOTTY)
-    return -errno;
-  atomic_store_explicit (unsupported, true, memory_order_relaxed);
-  return -EOPNOTSUPP;
+
+  switch (errno) {
+  case EOPNOTSUPP:
+  case ENOSYS:
+  case ENOTTY:
+    atomic_store_explicit (unsupported, true, memory_order_relaxed);
+    return -EOPNOTSUPP;
+  case EINVAL:                  /* GPFS, says QEMU */
+  case EPERM:                   /* sealed, append-only */
+  case EBUSY:
+  case ETXTBSY:                 /* a swap file by now */
+    return -EOPNOTSUPP;
+  }
+  return -errno;
 }
 
 static int
@@ -175,11 +195,20 @@ file_discard (struct file *file, const struct disk_op *op)
   if (start >= end)
     return 0;
   r = punch_hole (file, start, end - start);
-  if (r == -EOPNOTSUPP && file->is_block &&
-      ioctl (file->fd, BLKDISCARD, range) == -1 &&
-      errno != EOPNOTSUPP && errno != ENOTTY)
-    return -errno;
-  return r == -EOPNOTSUPP ? 0 : r;
+  if (r == -EOPNOTSUPP) {
+    r = 0;                      /* it was advice */
+    if (file->is_block && ioctl (file->fd, BLKDISCARD, range) == -1 &&
+        errno == EIO)
+      r = -EIO;
+  }
+  return r;
+}
+
+/* Not repeated if it is interrupted (rule 3). */
+static int
+file_sync (const struct file *file)
+{
+  return fdatasync (file->fd) == -1 ? file_sync_error (errno) : 0;
 }
 
 int
@@ -194,7 +223,7 @@ file_op (struct file *file, const struct disk_op *op)
   case DISK_DISCARD:
     return file_discard (file, op);
   case DISK_SYNC:
-    return fdatasync (file->fd) == -1 ? -errno : 0;
+    return file_sync (file);
   }
   return -EINVAL;
 }

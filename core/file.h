@@ -10,14 +10,19 @@
  *    end of the file (it shrank behind our back) is -EIO.
  * 2. With O_DIRECT the caller keeps offset, length and memory aligned to
  *    align, and uses buffered transfers for the rest.
- * 3. Nothing here makes data durable but DISK_SYNC.
+ * 3. Nothing here makes data durable but DISK_SYNC.  A sync that failed is
+ *    never repeated, whatever its error: the next one may succeed because the
+ *    kernel has told of the loss already (commit.h, rule 4).
+ * 4. -EOPNOTSUPP is returned for a fast zero of which nothing was done, and
+ *    for nothing else.
  *
- * Locks: none; any number of threads, but for file_set_writable().
+ * Locks: none; any number of threads.
  */
 
 #ifndef FATBATCH_FILE_H
 #define FATBATCH_FILE_H
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,7 +39,7 @@ struct file {
   int lock_fd;                  /* holds the image locks; -1 = none wanted */
   bool direct, is_block;
   uint64_t size;                /* bytes */
-  uint32_t align;               /* bytes, for O_DIRECT; else 1 */
+  uint32_t align, mem_align;    /* bytes, for O_DIRECT; else 1 */
   uint32_t block_size;          /* bytes, of a block device; else 1 */
   uint32_t preferred_io;        /* bytes */
   bool rotational;
@@ -50,8 +55,8 @@ extern int file_open (const char *path, bool direct, bool lock,
                       struct file **ret, struct fatbatch_error *err);
 
 /* Open the same image for writing too, and take a writer's image locks.
- * On failure it stays as it was.  The caller sees to it that no transfer is
- * under way.
+ * On failure it stays as it was.  Transfers may be under way; another call of
+ * this must not.
  */
 extern int file_set_writable (struct file *file, struct fatbatch_error *err);
 
@@ -73,6 +78,15 @@ extern int file_extent (const struct file *file, uint64_t offset,
                         uint64_t length, struct disk_extent *ret);
 extern int file_readahead (const struct file *file, uint64_t offset,
                            uint64_t length);
+
+/* The result for a sync that failed with errno value err: one that sounds as if
+ * it were worth a second try is not (rule 3).
+ */
+static inline int
+file_sync_error (int err)
+{
+  return err == EINTR || err == EAGAIN ? -EIO : -err;
+}
 
 static inline int
 file_op_fd (const struct file *file, const struct disk_op *op)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <config.h>
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -81,7 +83,7 @@ gate_disk_new (uint32_t align)
 
   gd->disk = (struct disk) {
     .ops = &gate_ops, .size = GATE_DISK_SIZE, .align = align,
-    .preferred_io = 4096,
+    .mem_align = align, .preferred_io = 4096,
   };
   pthread_mutex_init (&gd->lock, NULL);
   pthread_cond_init (&gd->changed, NULL);

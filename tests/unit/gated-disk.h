@@ -44,7 +44,7 @@ gated_check_align (const struct gated_disk *gd, const struct disk_op *op)
   CHECK_EQ (op->offset & mask, 0);
   CHECK_EQ (op->length & mask, 0);
   for (i = 0; i < op->iovcnt; ++i) {
-    CHECK_EQ ((uintptr_t) op->iov[i].iov_base & mask, 0);
+    CHECK_EQ ((uintptr_t) op->iov[i].iov_base & (gd->disk.mem_align - 1), 0);
     CHECK_EQ (op->iov[i].iov_len & mask, 0);
   }
 }
@@ -133,6 +133,7 @@ gated_new (uint64_t size, uint32_t align)
   gd->disk.ops = &gated_ops;
   gd->disk.size = size;
   gd->disk.align = align;
+  gd->disk.mem_align = align < 4096 ? align : 4096;
   gd->disk.preferred_io = 4096;
   gd->check_align = true;
   gd->data = calloc (1, size + 1);
