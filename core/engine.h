@@ -3,21 +3,26 @@
 /* The engine's own structure, for fatbatch.c (requests) and open.c (opening,
  * volumes, reports).
  *
- * Locks, in the order in which they are taken; each module's own mutex comes
- * after these and is never held over I/O:
+ * Locks, in the order in which they are taken:
  *
- *   1. layout_lock   shared by each request while it is applied to the
- *                    disk; exclusive for a request that may change the
- *                    layout, and for the step from readable to writable
- *   2. ranges        the bytes that the request touches
+ *   1. ranges        the bytes that a request touches, while it is applied to
+ *                    the disk; so overlapping requests keep their order of
+ *                    arrival.  The only one that is held over I/O, but for
+ *   2. scan_lock     from the first read of a scan for volumes until its
+ *                    result is there; scans are rare.  Not together with a
+ *                    range: a scan waits for no request.
+ *   3. layout_lock   shared for a look at the layout, exclusive to replace it
+ *   4. each module's own mutex
  *
- * None is held while a request waits for its commit.
+ * None is held while a request waits for its commit.  A request that is stuck
+ * in the disk thus delays only those that overlap it.
  */
 
 #ifndef FATBATCH_ENGINE_H
 #define FATBATCH_ENGINE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "commit.h"
 #include "disk.h"
@@ -25,6 +30,7 @@
 #include "file.h"
 #include "layout.h"
 #include "rangelock.h"
+#include "sharedlock.h"
 #include "stats.h"
 
 struct fatbatch {
@@ -34,19 +40,24 @@ struct fatbatch {
   struct file *file;            /* what disk stands on; NULL in some tests */
   struct disk *disk;
 
-  pthread_rwlock_t layout_lock; /* protects layout, writable, file's fds */
+  int uring_error;              /* why it is not on io_uring, or 0 */
+
+  pthread_mutex_t scan_lock;    /* one scan at a time */
+  struct sharedlock layout_lock; /* protects layout */
   const struct layout *layout;
-  bool writable;
+
+  pthread_mutex_t writable_lock; /* the step to writable */
+  atomic_bool writable;
 
   struct rangelock ranges;
   struct commit commit;
   struct stats stats;
 };
 
-/* Look for volumes anew.  layout_lock is held exclusively, or nobody else has
- * the engine yet.  If there is no memory for it (-ENOMEM) the layout becomes
- * one that knows of no volume and watches every byte, so that the next write
- * tries again.
+/* Look for volumes anew, and if anything has changed replace the layout.  If
+ * there is no memory for it (-ENOMEM) the layout becomes one that knows of no
+ * volume and watches every byte, so that the next write tries again.  Called
+ * after each write to watched bytes: the last scan sees them all.
  */
 extern int engine_scan_layout (struct fatbatch *fb);
 

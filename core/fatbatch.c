@@ -2,12 +2,12 @@
 
 /* The way of a request, top to bottom:
  *
- *   check -> hold (layout, range) -> split by region -> disk -> commit
+ *   check -> range lock -> split by region -> disk -> commit
  *
  * A write is applied to the disk and only then, if it must be durable, joins
- * a commit group, holding nothing.  A write to bytes that the layout was
- * read from (a partition table, a boot sector) is alone in the engine while
- * it is applied, and the layout is looked at again.
+ * a commit group, holding nothing.  After a write to bytes that the layout
+ * was read from (a partition table, a boot sector) the layout is looked at
+ * again before the write is acknowledged.
  */
 
 #include <config.h>
@@ -31,123 +31,83 @@ check_range (const struct fatbatch *fb, uint64_t count, uint64_t offset)
 static int
 failed (struct fatbatch *fb, int r)
 {
-  stats_add (&fb->stats.errors, 1);
+  stats_add (&fb->stats, STATS_errors, 1);
   return r;
 }
 
-/* -- Hold -------------------------------------------------------------- */
-
-/* What a request holds while it is applied to the disk (engine.h). */
-struct hold {
-  bool may_change_layout;       /* layout_lock is held exclusively */
-  struct range range;
-};
+/* -- Range lock -------------------------------------------------------- */
 
 static void
-hold_range (struct fatbatch *fb, struct hold *hold, uint64_t start,
+lock_range (struct fatbatch *fb, struct range *range, uint64_t start,
             uint64_t end, bool exclusive)
 {
-  if (range_lock (&fb->ranges, &hold->range, start, end, exclusive))
-    stats_add (&fb->stats.range_waits, 1);
-}
-
-static void
-hold_for_read (struct fatbatch *fb, struct hold *hold, uint64_t start,
-               uint64_t end)
-{
-  pthread_rwlock_rdlock (&fb->layout_lock);
-  hold->may_change_layout = false;
-  hold_range (fb, hold, start, end, false);
-}
-
-/* A write of part of a block writes the whole block back, and so needs all
- * of it to itself (disk.h, rule 5).
- */
-static void
-hold_for_write (struct fatbatch *fb, struct hold *hold, uint64_t start,
-                uint64_t end)
-{
-  disk_align_range (fb->disk, &start, &end);
-  pthread_rwlock_rdlock (&fb->layout_lock);
-  hold->may_change_layout = layout_watches (fb->layout, start, end);
-  if (hold->may_change_layout) {
-    pthread_rwlock_unlock (&fb->layout_lock);
-    pthread_rwlock_wrlock (&fb->layout_lock);
-  }
-  hold_range (fb, hold, start, end, true);
-}
-
-static void
-hold_release (struct fatbatch *fb, struct hold *hold)
-{
-  range_unlock (&fb->ranges, &hold->range);
-  pthread_rwlock_unlock (&fb->layout_lock);
+  if (range_lock (&fb->ranges, range, start, end, exclusive))
+    stats_add (&fb->stats, STATS_range_waits, 1);
 }
 
 /* -- Split by region --------------------------------------------------- */
 
-static _Atomic uint64_t *
-region_counter (struct stats *stats, const struct region *region)
+static enum stats_counter
+region_counter (const struct region *region)
 {
   switch (region->kind) {
-  case REGION_RESERVED: return &stats->reserved_pieces;
-  case REGION_FSINFO: return &stats->fsinfo_pieces;
+  case REGION_RESERVED: return STATS_reserved_pieces;
+  case REGION_FSINFO: return STATS_fsinfo_pieces;
   case REGION_FAT:
-    return region->fat == 0 ? &stats->fat_pieces : &stats->mirror_pieces;
-  case REGION_DATA: return &stats->data_pieces;
+    return region->fat == 0 ? STATS_fat_pieces : STATS_mirror_pieces;
+  case REGION_DATA: return STATS_data_pieces;
   case REGION_OUTSIDE:
   case REGION_SLACK:
     break;
   }
-  return &stats->outside_pieces;
+  return STATS_outside_pieces;
 }
 
 /* Every region is written in place, so that the pieces stay together as one
- * operation, and only the statistics see them apart.
+ * operation, and only the statistics see them apart.  Returns whether the
+ * layout depends on the range.
  */
-static void
-count_pieces (struct fatbatch *fb, uint64_t start, uint64_t end)
+static bool
+split (struct fatbatch *fb, uint64_t start, uint64_t end)
 {
+  unsigned slot = sharedlock_lock_shared (&fb->layout_lock);
+  bool watched = layout_watches (fb->layout, start, end);
   struct region region;
   uint64_t pos;
 
   for (pos = start; pos < end; pos = region.end) {
     region_at (fb->layout, pos, end, &region);
-    stats_add (region_counter (&fb->stats, &region), 1);
+    stats_add (&fb->stats, region_counter (&region), 1);
   }
+  sharedlock_unlock_shared (&fb->layout_lock, slot);
+  return watched;
 }
 
 /* -- Disk -------------------------------------------------------------- */
 
-/* Apply a write, zero or discard. */
+/* Apply a write, zero or discard.  A write of part of a block writes the
+ * whole block back, and so needs all of it to itself (disk.h, rule 5).
+ */
 static int
 apply (struct fatbatch *fb, struct disk_op *op)
 {
-  uint64_t end = op->offset + op->length;
-  struct hold hold;
+  uint64_t start = op->offset, end = op->offset + op->length;
+  struct range range;
+  bool watched;
   int r;
 
-  hold_for_write (fb, &hold, op->offset, end);
-  if (fb->writable) {
-    count_pieces (fb, op->offset, end);
-    r = disk_submit (fb->disk, op, 1);
-    /* Also after a failure: part of it may have been written.  The write
-     * itself does not depend on whether the scan succeeds.
-     */
-    if (hold.may_change_layout)
-      engine_scan_layout (fb);
-  }
-  else
-    r = -EROFS;
-  hold_release (fb, &hold);
-  return r;
-}
+  disk_align_range (fb->disk, &start, &end);
+  lock_range (fb, &range, start, end, true);
+  watched = split (fb, start, end);
+  r = disk_submit (fb->disk, op, 1);
+  range_unlock (&fb->ranges, &range);
 
-/* A request was not done, and nothing was lost by it. */
-static bool
-is_refusal (const struct disk_op *op, int r)
-{
-  return r == -EROFS || (r == -EOPNOTSUPP && (op->flags & DISK_FAST));
+  /* Also after a failure: part of it may have been written.  The write itself
+   * does not depend on whether the scan succeeds.
+   */
+  if (watched)
+    engine_scan_layout (fb);
+  return r;
 }
 
 /* Apply, then commit if it must be durable. */
@@ -158,21 +118,23 @@ modify (struct fatbatch *fb, struct disk_op *op, unsigned flags)
   int r;
 
   if (flags & FATBATCH_FUA)
-    stats_add (&fb->stats.fua, 1);
+    stats_add (&fb->stats, STATS_fua, 1);
   r = check_range (fb, op->length, op->offset);
+  if (r == 0 && !atomic_load (&fb->writable))
+    r = -EROFS;
+  if (r == 0 && durable && commit_has_failed (&fb->commit))
+    r = -EIO;
   if (r < 0)
     return failed (fb, r);
-  if (durable && commit_has_failed (&fb->commit))
-    return failed (fb, -EIO);
   if (op->length == 0)
     return 0;
 
   r = apply (fb, op);
-  if (is_refusal (op, r))
-    return r;
+  if (r == -EOPNOTSUPP && (op->flags & DISK_FAST))
+    return r;                   /* nothing was done (disk.h) */
   if (r < 0)
     commit_fail (&fb->commit);
-  if (r == 0 && durable)
+  else if (durable)
     r = commit_range (&fb->commit, op->offset, op->offset + op->length);
   return r < 0 ? failed (fb, r) : 0;
 }
@@ -182,18 +144,20 @@ modify (struct fatbatch *fb, struct disk_op *op, unsigned flags)
 int
 fatbatch_read (struct fatbatch *fb, void *buf, size_t count, uint64_t offset)
 {
-  struct hold hold;
+  struct range range;
   int r;
 
-  stats_add (&fb->stats.reads, 1);
-  stats_add (&fb->stats.read_bytes, count);
+  stats_add (&fb->stats, STATS_reads, 1);
   r = check_range (fb, count, offset);
   if (r == 0 && count > 0) {
-    hold_for_read (fb, &hold, offset, offset + count);
+    lock_range (fb, &range, offset, offset + count, false);
     r = disk_read (fb->disk, buf, count, offset);
-    hold_release (fb, &hold);
+    range_unlock (&fb->ranges, &range);
   }
-  return r < 0 ? failed (fb, r) : 0;
+  if (r < 0)
+    return failed (fb, r);
+  stats_add (&fb->stats, STATS_read_bytes, count);
+  return 0;
 }
 
 int
@@ -206,9 +170,13 @@ fatbatch_write (struct fatbatch *fb, const void *buf, size_t count,
     .iov = &iov, .iovcnt = 1,
   };
 
-  stats_add (&fb->stats.writes, 1);
-  stats_add (&fb->stats.write_bytes, count);
-  return modify (fb, &op, flags);
+  int r;
+
+  stats_add (&fb->stats, STATS_writes, 1);
+  r = modify (fb, &op, flags);
+  if (r == 0)
+    stats_add (&fb->stats, STATS_write_bytes, count);
+  return r;
 }
 
 int
@@ -221,7 +189,7 @@ fatbatch_zero (struct fatbatch *fb, uint64_t count, uint64_t offset,
              (flags & FATBATCH_FAST ? DISK_FAST : 0),
   };
 
-  stats_add (&fb->stats.zeroes, 1);
+  stats_add (&fb->stats, STATS_zeroes, 1);
   return modify (fb, &op, flags);
 }
 
@@ -233,7 +201,7 @@ fatbatch_trim (struct fatbatch *fb, uint64_t count, uint64_t offset,
     .kind = DISK_DISCARD, .offset = offset, .length = count,
   };
 
-  stats_add (&fb->stats.trims, 1);
+  stats_add (&fb->stats, STATS_trims, 1);
   return modify (fb, &op, flags);
 }
 
@@ -242,7 +210,7 @@ fatbatch_flush (struct fatbatch *fb)
 {
   int r;
 
-  stats_add (&fb->stats.flushes, 1);
+  stats_add (&fb->stats, STATS_flushes, 1);
   r = commit_all (&fb->commit);
   return r < 0 ? failed (fb, r) : 0;
 }
@@ -252,32 +220,12 @@ fatbatch_cache_range (struct fatbatch *fb, uint64_t count, uint64_t offset)
 {
   int r = check_range (fb, count, offset);
 
-  if (r < 0)
-    return failed (fb, r);
-  if (count == 0 || !fb->disk->ops->readahead)
-    return 0;
-  pthread_rwlock_rdlock (&fb->layout_lock);
-  r = fb->disk->ops->readahead (fb->disk, offset, count);
-  pthread_rwlock_unlock (&fb->layout_lock);
+  if (r == 0 && count > 0 && fb->disk->ops->readahead)
+    r = fb->disk->ops->readahead (fb->disk, offset, count);
   return r < 0 ? failed (fb, r) : 0;
 }
 
-static int
-extent_at (struct fatbatch *fb, uint64_t offset, uint64_t length,
-           struct disk_extent *ret)
-{
-  struct hold hold;
-  int r = 0;
-
-  *ret = (struct disk_extent) { .length = length };
-  if (fb->disk->ops->extent) {
-    hold_for_read (fb, &hold, offset, offset + length);
-    r = fb->disk->ops->extent (fb->disk, offset, length, ret);
-    hold_release (fb, &hold);
-  }
-  return r;
-}
-
+/* Without a range lock: what was acknowledged before is seen anyway. */
 int
 fatbatch_extents (struct fatbatch *fb, uint64_t count, uint64_t offset,
                   unsigned flags, fatbatch_extent_fn fn, void *opaque)
@@ -286,7 +234,9 @@ fatbatch_extents (struct fatbatch *fb, uint64_t count, uint64_t offset,
   int r = check_range (fb, count, offset);
 
   while (r == 0 && count > 0) {
-    r = extent_at (fb, offset, count, &extent);
+    extent = (struct disk_extent) { .length = count };
+    if (fb->disk->ops->extent)
+      r = fb->disk->ops->extent (fb->disk, offset, count, &extent);
     if (r < 0)
       break;
     r = fn (opaque, offset, extent.length, extent.hole);
@@ -296,4 +246,10 @@ fatbatch_extents (struct fatbatch *fb, uint64_t count, uint64_t offset,
     count -= extent.length;
   }
   return r < 0 ? failed (fb, r) : 0;
+}
+
+bool
+fatbatch_has_failed (struct fatbatch *fb)
+{
+  return commit_has_failed (&fb->commit);
 }

@@ -75,9 +75,8 @@ extern int fatbatch_open (const char *path,
 /* Does not sync.  No request may be under way.  NULL is fine. */
 extern void fatbatch_close (struct fatbatch *fb);
 
-/* Make the image writable.  Waits for requests under way.  If it fails
- * (-EACCES, -EROFS, -EBUSY for a lock, ...) the image stays readable.
- * Once it is writable this does nothing.
+/* Make the image writable.  If it fails (-EACCES, -EROFS, -EBUSY for a lock,
+ * ...) the image stays readable.  Once it is writable this does nothing.
  */
 extern int fatbatch_set_writable (struct fatbatch *fb,
                                   struct fatbatch_error *err);
@@ -89,6 +88,7 @@ struct fatbatch_info {
   bool has_extents;             /* else all is reported as data */
   bool page_cache;              /* fatbatch_cache_range() has a meaning */
   const char *io;               /* "io_uring" or "posix" */
+  int uring_error;              /* 0, or -errno: why io=auto is posix */
 };
 extern void fatbatch_get_info (struct fatbatch *fb,
                                struct fatbatch_info *ret);
@@ -119,6 +119,9 @@ extern int fatbatch_trim (struct fatbatch *fb, uint64_t count,
 /* On return all that was acknowledged before is durable (D1). */
 extern int fatbatch_flush (struct fatbatch *fb);
 
+/* Has a write or sync failed (rule 5)? */
+extern bool fatbatch_has_failed (struct fatbatch *fb);
+
 /* Start reading the range into the page cache. */
 extern int fatbatch_cache_range (struct fatbatch *fb, uint64_t count,
                                  uint64_t offset);
@@ -141,9 +144,9 @@ extern void fatbatch_describe (struct fatbatch *fb, char *buf, size_t size);
 /* Counters since the image was opened.  F (name, help). */
 #define FATBATCH_COUNTERS(F)                                            \
   F (reads, "read requests")                                            \
-  F (read_bytes, "bytes read")                                          \
+  F (read_bytes, "bytes read by requests that succeeded")               \
   F (writes, "write requests")                                          \
-  F (write_bytes, "bytes written")                                      \
+  F (write_bytes, "bytes written by requests that succeeded")           \
   F (zeroes, "zero requests")                                           \
   F (trims, "trim requests")                                            \
   F (flushes, "flush requests")                                         \

@@ -271,7 +271,9 @@ static bool
 same_volume (const struct layout_volume *a, const struct layout_volume *b)
 {
   return a->start == b->start && a->end == b->end &&
-    a->partition == b->partition && bpb_same_geometry (&a->bpb, &b->bpb);
+    a->partition == b->partition && bpb_same_geometry (&a->bpb, &b->bpb) &&
+    a->bpb.volume_id == b->bpb.volume_id &&
+    strcmp (a->bpb.label, b->bpb.label) == 0;
 }
 
 bool

@@ -75,8 +75,8 @@ extern bool layout_watches (const struct layout *layout,
                             uint64_t start, uint64_t end);
 
 /* Is one as good as the other: the same table, the same volumes with the
- * same geometry, the same watched ranges?  As in bpb_same_geometry,
- * labels, ids and dirty bits may differ.
+ * same geometry, labels and ids, the same watched ranges?  Dirty bits may
+ * differ: they change with each mount.
  */
 extern bool layout_equal (const struct layout *a, const struct layout *b);
 

@@ -26,50 +26,49 @@ layout_read (void *opaque, void *buf, size_t count, uint64_t offset)
 int
 engine_scan_layout (struct fatbatch *fb)
 {
+  const struct layout *old;
   struct layout *layout;
   int r;
 
+  SCOPED_LOCK (&fb->scan_lock);
+  stats_add (&fb->stats, STATS_layout_scans, 1);
   r = layout_scan (layout_read, fb->disk, fb->disk->size, &layout);
-  layout_free (fb->layout);
+  old = fb->layout;             /* only changed with scan_lock held */
+  if (r == 0 && old && layout_equal (old, layout)) {
+    layout_free (layout);
+    return 0;
+  }
+  sharedlock_lock (&fb->layout_lock);
   fb->layout = r < 0 ? &layout_unknown : layout;
-  stats_add (&fb->stats.layout_scans, 1);
+  sharedlock_unlock (&fb->layout_lock);
+  layout_free (old);
   return r;
-}
-
-static void
-layout_lock_init (pthread_rwlock_t *lock)
-{
-  pthread_rwlockattr_t attr;
-
-  /* glibc prefers readers, and under a steady load a write to the partition
-   * table would wait for ever.
-   */
-  pthread_rwlockattr_init (&attr);
-  pthread_rwlockattr_setkind_np
-    (&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-  pthread_rwlock_init (lock, &attr);
-  pthread_rwlockattr_destroy (&attr);
 }
 
 int
 engine_new (struct disk *disk, struct file *file,
             const struct fatbatch_options *options, struct fatbatch **ret)
 {
-  struct fatbatch *fb = calloc (1, sizeof *fb);
+  struct fatbatch *fb;
   int r;
 
+  /* Its parts are aligned to cache lines. */
+  fb = aligned_alloc (_Alignof (struct fatbatch), sizeof *fb);
   if (!fb) {
     disk_free (disk);
     file_close (file);
     return -ENOMEM;
   }
+  memset (fb, 0, sizeof *fb);
   fb->options = *options;
   fb->write_through = options->cache == FATBATCH_WRITETHROUGH ||
     options->cache == FATBATCH_DIRECTSYNC;
   fb->disk = disk;
   fb->file = file;
-  fb->writable = file == NULL;
-  layout_lock_init (&fb->layout_lock);
+  atomic_init (&fb->writable, file == NULL);
+  pthread_mutex_init (&fb->scan_lock, NULL);
+  pthread_mutex_init (&fb->writable_lock, NULL);
+  sharedlock_init (&fb->layout_lock);
   rangelock_init (&fb->ranges);
   commit_init (&fb->commit, disk, options->cache == FATBATCH_UNSAFE);
 
@@ -89,7 +88,9 @@ fatbatch_close (struct fatbatch *fb)
     return;
   commit_release (&fb->commit);
   rangelock_release (&fb->ranges);
-  pthread_rwlock_destroy (&fb->layout_lock);
+  sharedlock_release (&fb->layout_lock);
+  pthread_mutex_destroy (&fb->writable_lock);
+  pthread_mutex_destroy (&fb->scan_lock);
   layout_free (fb->layout);
   disk_free (fb->disk);
   file_close (fb->file);
@@ -102,20 +103,29 @@ fatbatch_probe_uring (void)
   return disk_uring_probe ();
 }
 
-/* Which leaf, by what is wished for and what there is. */
+/* Which leaf, by what is wished for and what there is.  With io=posix io_uring
+ * is not so much as asked for: a seccomp filter may kill who tries.
+ */
 static int
 choose_disk (struct file *file, enum fatbatch_io io, struct disk **ret,
-             struct fatbatch_error *err)
+             int *uring_error, struct fatbatch_error *err)
 {
-  int r = io == FATBATCH_IO_POSIX ? -EOPNOTSUPP : disk_uring_probe ();
+  bool uring = io != FATBATCH_IO_POSIX;
+  int r;
 
-  if (r < 0 && io == FATBATCH_IO_URING)
-    return error_set (err, r, "io=uring: io_uring cannot be used here: %s; "
-                      "it may be forbidden by seccomp or by the sysctl "
+  *uring_error = uring ? disk_uring_probe () : 0;
+  if (*uring_error < 0 && io == FATBATCH_IO_URING)
+    return error_set (err, *uring_error,
+                      "io=uring: io_uring cannot be used here: %s; it may be "
+                      "forbidden by seccomp or by the sysctl "
                       "kernel.io_uring_disabled: use io=auto or io=posix",
-                      fatbatch_strerror (-r));
-  r = r < 0 ? disk_posix_new (file, ret) : disk_uring_new (file, ret);
-  return r < 0 ? error_set (err, r, "%s: %s", file->path, fatbatch_strerror (-r)) : 0;
+                      fatbatch_strerror (-*uring_error));
+  if (uring && *uring_error == 0)
+    r = disk_uring_new (file, ret);
+  else
+    r = disk_posix_new (file, ret);
+  return r < 0 ? error_set (err, r, "%s: %s", file->path,
+                            fatbatch_strerror (-r)) : 0;
 }
 
 int
@@ -126,31 +136,34 @@ fatbatch_open (const char *path, const struct fatbatch_options *options,
     options->cache == FATBATCH_DIRECTSYNC;
   struct file *file;
   struct disk *disk;
-  int r;
+  int uring_error, r;
 
   r = file_open (path, direct, options->lock, &file, err);
   if (r < 0)
     return r;
-  r = choose_disk (file, options->io, &disk, err);
+  r = choose_disk (file, options->io, &disk, &uring_error, err);
   if (r < 0) {
     file_close (file);
     return r;
   }
   r = engine_new (disk, file, options, ret);
-  return r < 0 ? error_set (err, r, "%s: %s", path, fatbatch_strerror (-r)) : 0;
+  if (r < 0)
+    return error_set (err, r, "%s: %s", path, fatbatch_strerror (-r));
+  (*ret)->uring_error = uring_error;
+  return 0;
 }
 
 int
 fatbatch_set_writable (struct fatbatch *fb, struct fatbatch_error *err)
 {
-  int r = 0;
+  int r;
 
-  pthread_rwlock_wrlock (&fb->layout_lock);
-  if (!fb->writable) {
-    r = file_set_writable (fb->file, err);
-    fb->writable = r == 0;
-  }
-  pthread_rwlock_unlock (&fb->layout_lock);
+  SCOPED_LOCK (&fb->writable_lock);
+  if (atomic_load (&fb->writable))
+    return 0;
+  r = file_set_writable (fb->file, err);
+  if (r == 0)
+    atomic_store (&fb->writable, true);
   return r;
 }
 
@@ -159,15 +172,14 @@ fatbatch_set_writable (struct fatbatch *fb, struct fatbatch_error *err)
 void
 fatbatch_get_info (struct fatbatch *fb, struct fatbatch_info *ret)
 {
-  pthread_rwlock_rdlock (&fb->layout_lock);
   ret->size = fb->disk->size;
   ret->preferred_io = max_u64 (fb->disk->preferred_io, fb->disk->align);
-  ret->writable = fb->writable;
+  ret->writable = atomic_load (&fb->writable);
   ret->rotational = fb->disk->rotational;
   ret->has_extents = fb->file && fb->file->has_extents;
   ret->page_cache = fb->file && !fb->file->direct;
   ret->io = fb->disk->ops->name;
-  pthread_rwlock_unlock (&fb->layout_lock);
+  ret->uring_error = fb->uring_error;
 }
 
 void
@@ -220,23 +232,20 @@ describe_volume (struct text *text, const struct layout_volume *volume)
 void
 fatbatch_describe (struct fatbatch *fb, char *buf, size_t size)
 {
-  static const char *const tables[] = {
-    [PARTITION_NONE] = "no partition table",
-    [PARTITION_MBR] = "MBR",
-    [PARTITION_GPT] = "GPT",
-  };
   struct text text = { buf, size, 0 };
   const struct layout *layout;
+  unsigned slot;
   size_t i;
 
   buf[0] = '\0';
-  pthread_rwlock_rdlock (&fb->layout_lock);
+  slot = sharedlock_lock_shared (&fb->layout_lock);
   layout = fb->layout;
   if (layout->nr_volumes != 1 || layout->volumes[0].partition != 0)
-    text_add (&text, "%s", tables[layout->table]);
+    text_add (&text, "%s", layout->table == PARTITION_NONE
+              ? "no partition table" : partition_table_string (layout->table));
   if (layout->nr_volumes == 0)
     text_add (&text, "; no FAT32 volume");
   for (i = 0; i < layout->nr_volumes; ++i)
     describe_volume (&text, &layout->volumes[i]);
-  pthread_rwlock_unlock (&fb->layout_lock);
+  sharedlock_unlock_shared (&fb->layout_lock, slot);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The engine's counters.  Relaxed atomics: each is exact, a set of them read
- * together need not be one moment's.
+/* The engine's counters.  Each has a part for each processor (percpu.h), and
+ * its value is their sum: exact, but a set of counters read together need not
+ * be one moment's.
  */
 
 #ifndef FATBATCH_STATS_H
@@ -10,24 +11,44 @@
 #include <stdatomic.h>
 
 #include "fatbatch.h"
+#include "percpu.h"
+
+enum stats_counter {
+#define STATS_ENUM(name, help) STATS_##name,
+  FATBATCH_COUNTERS (STATS_ENUM)
+#undef STATS_ENUM
+  STATS_COUNTERS
+};
 
 struct stats {
-#define STATS_FIELD(name, help) _Atomic uint64_t name;
-  FATBATCH_COUNTERS (STATS_FIELD)
-#undef STATS_FIELD
+  struct stats_slot {
+    _Atomic uint64_t counter[STATS_COUNTERS];
+  } __attribute__ ((aligned (PERCPU_LINE))) slot[PERCPU_SLOTS];
 };
 
 static inline void
-stats_add (_Atomic uint64_t *counter, uint64_t n)
+stats_add (struct stats *stats, enum stats_counter counter, uint64_t n)
 {
-  atomic_fetch_add_explicit (counter, n, memory_order_relaxed);
+  atomic_fetch_add_explicit (&stats->slot[percpu_slot ()].counter[counter], n,
+                             memory_order_relaxed);
+}
+
+static inline uint64_t
+stats_get (const struct stats *stats, enum stats_counter counter)
+{
+  uint64_t sum = 0;
+  unsigned i;
+
+  for (i = 0; i < PERCPU_SLOTS; ++i)
+    sum += atomic_load_explicit (&stats->slot[i].counter[counter],
+                                 memory_order_relaxed);
+  return sum;
 }
 
 static inline void
-stats_read (struct stats *stats, struct fatbatch_stats *ret)
+stats_read (const struct stats *stats, struct fatbatch_stats *ret)
 {
-#define STATS_LOAD(name, help)                                          \
-  ret->name = atomic_load_explicit (&stats->name, memory_order_relaxed);
+#define STATS_LOAD(name, help) ret->name = stats_get (stats, STATS_##name);
   FATBATCH_COUNTERS (STATS_LOAD)
 #undef STATS_LOAD
 }

@@ -2,6 +2,8 @@
 
 /* Which requests: stripes, ranges in them, and batches. */
 
+#include <config.h>
+
 #include <string.h>
 
 #include "model.h"

@@ -2,6 +2,8 @@
 
 #define _GNU_SOURCE
 
+#include <config.h>
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,6 +6,8 @@
  * bytes of the range are equal.
  */
 
+#include <config.h>
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,6 +2,8 @@
 
 #define _GNU_SOURCE
 
+#include <config.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

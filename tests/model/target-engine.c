@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <config.h>
+
 #include <errno.h>
 
 #include "fatbatch.h"

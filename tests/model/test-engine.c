@@ -7,6 +7,8 @@
  * test-engine [MODE...] [uring|posix]
  */
 
+#include <config.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

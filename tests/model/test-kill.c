@@ -11,6 +11,8 @@
  * test-kill [MODE...] [uring|posix]
  */
 
+#include <config.h>
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,6 +8,8 @@
  * test-model [MODE...] [uring|posix]
  */
 
+#include <config.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -2,6 +2,8 @@
 
 /* core/bpb: which boot sectors are FAT32, and where things are then. */
 
+#include <config.h>
+
 #include <criterion/criterion.h>
 
 #include <inttypes.h>

@@ -4,6 +4,8 @@
  * depends on.
  */
 
+#include <config.h>
+
 #include <criterion/criterion.h>
 
 #include <errno.h>
@@ -658,7 +660,8 @@ Test (layout, equal_tells_what_moves_things)
     { "boot code of the MBR", 100, 1, true },
     { "partition type", 450, 0x83, true },
     { "dirty bit", MIB + 65, 1, true },
-    { "label", MIB + 71, 'X', true },
+    { "label", MIB + 71, 'X', false },
+    { "volume id", MIB + 67, 0x11, false },
     { "TotSec", MIB + 32, 1, false },
     { "cluster size", MIB + 13, 2, false },
     { "root cluster", MIB + 44, 9, false },

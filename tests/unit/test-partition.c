@@ -2,6 +2,8 @@
 
 /* core/partition: partition tables, good and hostile. */
 
+#include <config.h>
+
 #include <criterion/criterion.h>
 
 #include <errno.h>

@@ -2,6 +2,8 @@
 
 /* core/region: which byte is what. */
 
+#include <config.h>
+
 #include <criterion/criterion.h>
 
 #include <inttypes.h>
