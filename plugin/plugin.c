@@ -69,10 +69,9 @@ plugin_get_ready (void)
   }
 
   fatbatch_get_info (fb, &info);
-  r = fatbatch_probe_uring ();
-  if (r < 0 && params.options.io == FATBATCH_IO_AUTO)
+  if (info.uring_error < 0)
     nbdkit_debug ("io_uring cannot be used here: %s: io=auto falls back to "
-                  "posix", fatbatch_strerror (-r));
+                  "posix", fatbatch_strerror (-info.uring_error));
   fatbatch_describe (fb, text, sizeof text);
   nbdkit_debug ("%s: %" PRIu64 " bytes: %s; cache=%s io=%s", params.path,
                 info.size, text, params_cache_name (&params), info.io);
@@ -266,18 +265,57 @@ log_request (const char *what, uint32_t count, uint64_t offset,
                   offset, flags & NBDKIT_FLAG_FUA ? " fua" : "");
 }
 
+/* What a client gets to see: errors that nbdkit can pass on (nbdkit-plugin(3),
+ * nbdkit_set_error).  It would make EINVAL of any other, as if the request had
+ * been wrong, which nbdkit has checked before.
+ */
+static int
+wire_error (int err)
+{
+  switch (err) {
+  case EROFS:
+  case EPERM:
+  case ENOMEM:
+  case ENOSPC:
+  case EDQUOT:
+  case EFBIG:
+  case EOPNOTSUPP:
+    return err;
+  }
+  return EIO;
+}
+
 /* The engine's result as nbdkit wants it. */
 static int
 reply (const char *what, uint32_t count, uint64_t offset, int r)
 {
   if (r == 0)
     return 0;
-  nbdkit_set_error (-r);
+  nbdkit_set_error (wire_error (-r));
   if (r == -EOPNOTSUPP)         /* a fast zero that would not be fast */
     return -1;
   nbdkit_error ("%s: %s of %" PRIu32 " bytes at offset %" PRIu64 ": %s",
                 params.path, what, count, offset, fatbatch_strerror (-r));
   return -1;
+}
+
+/* After a request that should have become durable and did not. */
+static void
+explain_failure (void)
+{
+  if (fatbatch_has_failed (fb))
+    nbdkit_error ("%s: a write or sync has failed (the first error above "
+                  "says why), so nothing can be made durable any more: "
+                  "restart the server", params.path);
+}
+
+/* The same for what changes the image. */
+static int
+reply_change (const char *what, uint32_t count, uint64_t offset, int r)
+{
+  if (reply (what, count, offset, r) == -1 && r != -EOPNOTSUPP)
+    explain_failure ();
+  return r < 0 ? -1 : 0;
 }
 
 static int
@@ -296,9 +334,9 @@ plugin_pwrite (void *handle, const void *buf, uint32_t count, uint64_t offset,
 {
   (void) handle;
   log_request ("write", count, offset, flags);
-  return reply ("write", count, offset,
-                fatbatch_write (fb, buf, count, offset,
-                                engine_flags (flags)));
+  return reply_change ("write", count, offset,
+                       fatbatch_write (fb, buf, count, offset,
+                                       engine_flags (flags)));
 }
 
 static int
@@ -306,8 +344,9 @@ plugin_zero (void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
   (void) handle;
   log_request ("zero", count, offset, flags);
-  return reply ("zero", count, offset,
-                fatbatch_zero (fb, count, offset, engine_flags (flags)));
+  return reply_change ("zero", count, offset,
+                       fatbatch_zero (fb, count, offset,
+                                      engine_flags (flags)));
 }
 
 static int
@@ -315,8 +354,9 @@ plugin_trim (void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
   (void) handle;
   log_request ("trim", count, offset, flags);
-  return reply ("trim", count, offset,
-                fatbatch_trim (fb, count, offset, engine_flags (flags)));
+  return reply_change ("trim", count, offset,
+                       fatbatch_trim (fb, count, offset,
+                                      engine_flags (flags)));
 }
 
 static int
@@ -329,9 +369,9 @@ plugin_flush (void *handle, uint32_t flags)
   r = fatbatch_flush (fb);
   if (r == 0)
     return 0;
-  nbdkit_set_error (-r);
-  nbdkit_error ("%s: flush: %s; the image must be opened again: restart the "
-                "server", params.path, fatbatch_strerror (-r));
+  nbdkit_set_error (wire_error (-r));
+  nbdkit_error ("%s: flush: %s", params.path, fatbatch_strerror (-r));
+  explain_failure ();
   return -1;
 }
 
