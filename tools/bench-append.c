@@ -37,23 +37,27 @@ check (const struct bench_options *o)
   return 0;
 }
 
-static int
+/* One write(2).  Returns the nanoseconds that its requests took together. */
+static uint64_t
 write_piece (struct stream *s, const struct bench_options *o,
              struct volume_file *file, uint8_t *buf)
 {
   uint64_t length = min_u64 (o->bs, align_up (o->size - file->size, 512));
   uint64_t clusters = (file->size + length + o->cluster - 1) / o->cluster;
+  uint64_t began;
 
+  bench_fill (buf, length, o->seed + file->size);
+  began = bench_now_ns ();
   while (file->nr_clusters < clusters && s->client->status == 0)
     stream_append_cluster (s, file);
-  bench_fill (buf, length, o->seed + file->size);
   client_run (s->client, &(struct request) {
       .type = REQUEST_WRITE, .fua = s->durable == DURABLE_FUA,
       .offset = volume_file_offset (s->volume, file) + file->size,
       .length = (uint32_t) length, .data = buf
     });
   file->size = min_u64 (file->size + length, o->size);
-  return stream_sync_file (s, file);
+  stream_sync_file (s, file);
+  return bench_now_ns () - began;
 }
 
 static int
@@ -61,19 +65,26 @@ send_stream (struct stream *s, const struct bench_options *o,
              struct volume_file *file, uint8_t *buf,
              struct bench_result *result)
 {
-  uint64_t began = bench_now_ns ();
+  uint64_t nr = (o->size + o->bs - 1) / o->bs;
+  uint64_t tenth = max_u64 (1, nr / 10);
+  uint64_t began = bench_now_ns (), first = 0, last = 0, i, ns;
 
   s->client->timed = true;
   s->client->latency = &result->latency;
   stream_create (s, "GROW", file);
-  while (s->client->status == 0 && file->size < o->size) {
-    write_piece (s, o, file, buf);
+  for (i = 0; i < nr && s->client->status == 0; i++) {
+    ns = write_piece (s, o, file, buf);
+    first += i < tenth ? ns : 0;
+    last += i >= nr - tenth ? ns : 0;
     progress_show ("append", (double) file->size, (double) o->size);
   }
   stream_sync (s);
   s->client->timed = false;
   result->seconds = (double) (bench_now_ns () - began) / 1e9;
   result->fat_sectors = s->fat_sectors;
+  result->has_tenths = true;
+  result->first_tenth_us = (double) first / (double) tenth / 1e3;
+  result->last_tenth_us = (double) last / (double) tenth / 1e3;
   client_add_to_result (s->client, result);
   progress_end ();
   return s->client->status;

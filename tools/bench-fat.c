@@ -241,7 +241,7 @@ volume_make (struct volume *volume, struct client *client,
 int
 volume_write (struct volume *volume, struct client *client)
 {
-  client_write_sparse (client, volume->metadata, volume->metadata_size, 0);
+  client_write_pieces (client, volume->metadata, volume->metadata_size, 0);
   return client_flush (client);
 }
 

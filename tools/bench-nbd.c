@@ -203,24 +203,16 @@ client_read (struct client *client, void *buf, uint64_t length,
   return client->status;
 }
 
-static bool
-is_zero (const uint8_t *buf, size_t length)
-{
-  return buf[0] == 0 && memcmp (buf, buf + 1, length - 1) == 0;
-}
-
 int
-client_write_sparse (struct client *client, const uint8_t *buf,
+client_write_pieces (struct client *client, const uint8_t *buf,
                      uint64_t length, uint64_t offset)
 {
-  bool can_zero = nbd_can_zero (client->nbd) > 0;
   uint64_t done, n;
 
   for (done = 0; client->status == 0 && done < length; done += n) {
     n = min_u64 (length - done, PIECE);
     client_submit (client, &(struct request) {
-        .type = can_zero && is_zero (buf + done, n)
-                ? REQUEST_ZERO : REQUEST_WRITE,
+        .type = REQUEST_WRITE,
         .offset = offset + done, .length = (uint32_t) n, .data = buf + done
       });
     client_wait (client, 15);

@@ -60,8 +60,11 @@ extern int client_run (struct client *client, const struct request *request);
 /* Untimed, and in pieces that every server takes. */
 extern int client_read (struct client *client, void *buf, uint64_t length,
                         uint64_t offset);
-/* Writes; long runs of zeros as zero requests, if the server takes them. */
-extern int client_write_sparse (struct client *client, const uint8_t *buf,
+/* Zeros are written too, as mkfs.fat does: zero requests would be holes with
+ * some servers, whose later writes then pay for allocation, and blocks with
+ * others.
+ */
+extern int client_write_pieces (struct client *client, const uint8_t *buf,
                                 uint64_t length, uint64_t offset);
 extern int client_flush (struct client *client);
 

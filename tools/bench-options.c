@@ -67,6 +67,7 @@ static const struct option long_options[] = {
   { "clients", required_argument, NULL, BIT (OPTION_CLIENTS) },
   { "count", required_argument, NULL, BIT (OPTION_COUNT) },
   { "trace", required_argument, NULL, BIT (OPTION_TRACE) },
+  { "dirty", required_argument, NULL, BIT (OPTION_DIRTY) },
   { "concurrency", required_argument, NULL, BIT (OPTION_CONCURRENCY) },
   { NULL, 0, NULL, 0 }
 };
@@ -88,6 +89,7 @@ static const struct number {
   NUMBER (bs, 512, 1 << 20),
   NUMBER (clients, 1, 256),
   NUMBER (count, 1, UINT64_MAX),
+  NUMBER (dirty, 0, UINT64_C (1) << 40),
   NUMBER (seed, 0, UINT64_MAX),
 #undef NUMBER
 };
@@ -118,6 +120,7 @@ usage (FILE *fp)
 "  fua        overwrites with FUA, each client one at a time\n"
 "    --clients=N (1) --bs=SIZE (512) --cluster=SIZE (512)\n"
 "    --runtime=SECONDS (5) | --count=N of each client\n"
+"    --dirty=SIZE (0)      written before, elsewhere, and not flushed\n"
 "  replay     a recorded trace, or a log of nbdkit's log filter\n"
 "    --trace=FILE --concurrency=recorded|serial\n"
 "\n"

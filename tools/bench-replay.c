@@ -101,7 +101,7 @@ prepare (struct replay *r, uint64_t export_size)
     trace_apply (t->initial[i].data, r->expected + t->initial[i].offset,
                  t->initial[i].length);
   find_fats (r);
-  client_write_sparse (&r->client, r->expected, t->size, 0);
+  client_write_pieces (&r->client, r->expected, t->size, 0);
   return client_flush (&r->client);
 }
 

@@ -52,6 +52,7 @@ list_options (const struct bench_options *o, struct option_text list[])
     { OPTION_IODEPTH, "iodepth", o->iodepth },
     { OPTION_CLIENTS, "clients", o->clients },
     { OPTION_COUNT, "count", o->count },
+    { OPTION_DIRTY, "dirty", o->dirty },
     { OPTION_METADATA, "metadata", o->metadata }, { ~0U, "seed", o->seed },
   };
   const struct {
@@ -152,6 +153,9 @@ json_result (FILE *fp, const struct bench_result *r)
     fprintf (fp, "null");
   fprintf (fp, ",\n    \"iops\": %.3f, \"bytes\": %" PRIu64 ",\n",
            per_second (r, r->ops), r->bytes);
+  if (r->has_tenths)
+    fprintf (fp, "    \"first_tenth_us\": %.3f, \"last_tenth_us\": %.3f,\n",
+             r->first_tenth_us, r->last_tenth_us);
   json_latency (fp, "latency_us", &r->latency);
   if (r->has_metadata) {
     json_latency (fp, "metadata_latency_us", &r->metadata_latency);
@@ -218,8 +222,8 @@ report_csv (FILE *fp, const struct bench_options *o,
            "us_per_fat_sector,iops,bytes,mean_us,min_us");
   for (i = 0; i < NR_PERCENTILES; i++)
     fprintf (fp, ",%s_us", percentiles[i].name);
-  fprintf (fp, ",max_us,metadata_mean_us,metadata_p99_us,data,fsck,version\n"
-           "%s,\"", o->workload->name);
+  fprintf (fp, ",max_us,metadata_mean_us,metadata_p99_us,first_tenth_us,"
+           "last_tenth_us,data,fsck,version\n%s,\"", o->workload->name);
   for (i = 0; i < n; i++)
     fprintf (fp, "%s%s=%s", i ? " " : "", list[i].name,
              list[i].string ? list[i].string : list[i].value);
@@ -241,6 +245,10 @@ report_csv (FILE *fp, const struct bench_options *o,
              (double) histogram_percentile (&r->metadata_latency, 99) / 1e3);
   else
     fprintf (fp, ",");
+  if (r->has_tenths)
+    fprintf (fp, ",%.3f,%.3f", r->first_tenth_us, r->last_tenth_us);
+  else
+    fprintf (fp, ",,");
   fprintf (fp, ",%s,%s,%s\n", r->data, r->fsck, PACKAGE_VERSION);
 }
 
@@ -289,6 +297,9 @@ report_table (FILE *fp, const struct bench_options *o,
   table_latency (fp, "latency, us", &r->latency);
   if (r->has_metadata)
     table_latency (fp, "FAT stream, us", &r->metadata_latency);
+  if (r->has_tenths)
+    fprintf (fp, "%-18s first tenth %.1f  last tenth %.1f\n",
+             "write(2), us", r->first_tenth_us, r->last_tenth_us);
   fprintf (fp, "%-18s data %s, fsck.fat %s\n", "check", r->data, r->fsck);
 }
 

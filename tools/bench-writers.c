@@ -25,6 +25,15 @@ fill_block (const struct writers *w, uint8_t *buf, uint64_t block)
   bench_fill (buf, w->bs, bench_random (&seed));
 }
 
+/* How many blocks are filled and checked by one request: 1 MiB of them, if
+ * they lie together.
+ */
+static uint64_t
+blocks_in_piece (const struct writers *w)
+{
+  return w->stride > w->bs ? 1 : max_u64 (1, (UINT32_C (1) << 20) / w->bs);
+}
+
 static int
 no_memory (void)
 {
@@ -250,17 +259,20 @@ writers_run (struct writers *w, struct bench_result *result)
 int
 writers_fill (struct writers *w, struct client *client)
 {
-  CLEANUP_FREE uint8_t *buf = malloc (w->bs);
-  uint64_t block;
+  uint64_t piece = blocks_in_piece (w), first, i, n;
+  CLEANUP_FREE uint8_t *buf = malloc (piece * w->bs);
 
   if (buf == NULL)
     return no_memory ();
-  for (block = 0; block < w->nr_blocks && client->status == 0; block++) {
-    w->generations[block]++;
-    fill_block (w, buf, block);
+  for (first = 0; first < w->nr_blocks && client->status == 0; first += n) {
+    n = min_u64 (piece, w->nr_blocks - first);
+    for (i = 0; i < n; i++) {
+      w->generations[first + i]++;
+      fill_block (w, buf + i * w->bs, first + i);
+    }
     client_run (client, &(struct request) {
-        .type = REQUEST_WRITE, .offset = w->start + block * w->stride,
-        .length = w->bs, .data = buf
+        .type = REQUEST_WRITE, .offset = w->start + first * w->stride,
+        .length = (uint32_t) (n * w->bs), .data = buf
       });
   }
   return client_flush (client);
@@ -273,8 +285,7 @@ int
 writers_check (const struct writers *w, struct client *client,
                struct bench_result *result)
 {
-  uint64_t piece = w->stride > w->bs ? 1
-    : max_u64 (1, (UINT32_C (1) << 20) / w->bs);
+  uint64_t piece = blocks_in_piece (w);
   CLEANUP_FREE uint8_t *got = malloc (piece * w->bs);
   CLEANUP_FREE uint8_t *want = malloc (w->bs);
   uint64_t first, i, n;

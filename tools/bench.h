@@ -53,6 +53,7 @@ struct bench_options {
   uint64_t limit;               /* FAT sector writes, 0: all */
   uint64_t jobs, iodepth;
   uint64_t clients, count;
+  uint64_t dirty;               /* bytes */
   double runtime;               /* seconds */
   bool metadata;
   enum bench_guest guest;
@@ -67,7 +68,8 @@ enum bench_option {
   OPTION_DURABLE = 16, OPTION_PRESET = 32, OPTION_LIMIT = 64,
   OPTION_JOBS = 128, OPTION_IODEPTH = 256, OPTION_BS = 512,
   OPTION_RUNTIME = 1024, OPTION_METADATA = 2048, OPTION_CLIENTS = 4096,
-  OPTION_COUNT = 8192, OPTION_TRACE = 16384, OPTION_CONCURRENCY = 32768
+  OPTION_COUNT = 8192, OPTION_TRACE = 16384, OPTION_CONCURRENCY = 32768,
+  OPTION_DIRTY = 65536
 };
 
 struct bench_server {
@@ -86,10 +88,14 @@ struct bench_result {
   bool has_metadata;            /* the two below are set */
   struct histogram metadata_latency;
   uint64_t metadata_fua;        /* of the stream beside */
+  bool has_tenths;              /* the two below are set */
+  /* Of a write(2) with all its requests: the mean of the first tenth of
+   * them, and of the last.
+   */
+  double first_tenth_us, last_tenth_us;
   const char *data;             /* "ok", "failed", "skipped" */
   const char *fsck;             /* "clean", "failed", "skipped" */
 };
-
 
 struct bench_workload {
   const char *name;

@@ -52,6 +52,15 @@ expect_status 1 "not what was written" -- \
   "$fatbatch" bench fua "$uri" --bs=4096 --count=3
 expect_status 1 "not what was written" -- \
   "$fatbatch" bench randwrite "$uri" --size=64K --cluster=512 --runtime=0.1
+stop_server
+# Of --dirty's two pieces, the second.
+serve_liar "[ \$3 = 4608 ]"
+expect_status 1 "--dirty" "not what was written" -- \
+  "$fatbatch" bench fua "$uri" --count=1 --dirty=1053184
+grep -q 'data failed, fsck.fat clean' "$tmpdir/out" ||
+  fail "lost bytes of --dirty: $(cat "$tmpdir/out")"
+stop_server
+serve_liar "[ \$3 = 4096 ]"
 printf '%s\n' 'fatbatch-trace 1' 'size 1048576' 'W 0 512 - *' \
   'W 65536 4096 fua *' >"$tmpdir/small.trace"
 expect_status 1 "0x10000" -- \
@@ -77,6 +86,12 @@ expect_status 3 "read-only" -- "$fatbatch" bench fua "$uri"
 stop_server
 start_server 1M
 expect_status 3 "1048576 bytes" "are needed" -- "$fatbatch" bench fua "$uri"
+stop_server
+start_server $size
+expect_status 3 "335544320 bytes" "are needed" "--dirty=314572800" -- \
+  "$fatbatch" bench fua "$uri" --dirty=300M
+expect_status 3 "--dirty=1099511627776" -- \
+  "$fatbatch" bench fua "$uri" --dirty=1T
 stop_server
 FATBATCH_SO=eval
 start_server get_size='echo 1G' can_write='exit 0' can_fua='echo none' \
@@ -109,7 +124,7 @@ expect_status 0 -- "$fatbatch" --help
 expect_status 0 -- "$fatbatch" --version
 grep -q '^fatbatch [0-9]' "$tmpdir/out" || fail "--version tells no version"
 expect_status 0 -- "$fatbatch" bench --help
-for word in fallocate randwrite append fua replay --guest --metadata; do
+for word in fallocate randwrite append fua replay --guest --metadata --dirty; do
   grep -q -- "$word" "$tmpdir/out" || fail "bench --help lacks $word"
 done
 expect_status 2 "Usage" -- "$fatbatch"
@@ -144,6 +159,10 @@ bad_option randwrite --size=2048 "too small"
 bad_option append --bs=1000 "multiple of 512"
 bad_option append --bs=2M "1048576"
 bad_option fua --clients=1000 "256"
+bad_option fua --dirty=lots "from 0 to 1099511627776"
+bad_option fua --dirty=2T "from 0 to 1099511627776"
+expect_status 2 "append has no option --dirty" -- \
+  "$fatbatch" bench append "$nowhere" --dirty=1M
 expect_status 2 "/dev/null" "fatbatch-trace 1" -- \
   "$fatbatch" bench replay "$nowhere" --trace=/dev/null
 bad_option replay --trace=/nosuch "No such file"

@@ -20,6 +20,18 @@ expect_counts () {
          "the log $(logged ' Flush ')"
 }
 
+# behind_volume LOG: the bytes of each write from 33 MiB on, which is where the
+# smallest volume, of 65525 clusters of 512 bytes, has ended.
+behind_volume () {
+  sed -n -E 's/.* Write id=[0-9]+ offset=([^ ]+) count=([^ ]+) .*/\1 \2/p' \
+    "$1" |
+    while read -r offset count; do
+      if [ $((offset)) -ge $((33 << 20)) ]; then
+        echo $((count))
+      fi
+    done
+}
+
 test_workloads () {
   local guest
 
@@ -77,6 +89,7 @@ test_workloads () {
   expect .result.fat_sectors $((49 * 4 - 2))
   expect .verify.fsck clean
   expect_counts 1
+  expect '.result | .first_tenth_us > 0 and .last_tenth_us > 0' true
   stop_server
 
   serve "$@"
@@ -90,6 +103,28 @@ test_workloads () {
   expect .result.fua 150
   expect .verify.fsck clean
   expect_counts 3               # two for the volume, one for the places
+  expect '.result | has("first_tenth_us")' false
+  stop_server
+
+  # Dirty bytes: as many as asked for, behind the volume, before the first FUA
+  # write; no flush is added.
+  serve "$@"
+  bench fua --clients=2 --count=5 --dirty=5000K
+  expect .options.dirty 5120000
+  expect .result.fua 10
+  expect .result.bytes 5120
+  expect .verify.fsck clean
+  expect_counts 3
+  behind_volume "$log" >"$tmpdir/behind"
+  [ "$(awk '{ n += $1 } END { print n + 0 }' "$tmpdir/behind")" -eq 5120000 ] ||
+    fail "--dirty=5000K: other bytes were written: $(cat "$tmpdir/behind")"
+  [ "$(logged ' Flush ')" -eq \
+    "$(sed '/ fua=1 /,$d' "$log" | grep -c ' Flush ')" ] ||
+    fail "--dirty: a flush after the first FUA write"
+  awk '/ Flush / { dirty = 0 }
+       / Write .* count=0x100000 fua=0 / { dirty = 1 }
+       / Write .* fua=1 / { exit !dirty }' "$log" ||
+    fail "--dirty: flushed, or not written before the first FUA write"
   stop_server
 
   serve "$@"
@@ -212,6 +247,15 @@ attempt () {
   fail "never all at once: $*"
 }
 
+# Whatever is to be dirty is written with many requests in flight.
+try_dirty () {
+  serve memory --filter=delay -- $size wdelay=20ms
+  bench fua --count=1 --dirty=40M
+  stop_server
+  up_to 16 "$log" $((33 << 20)) $((1 << 40))
+}
+
+attempt try_dirty
 attempt try_groups serial 1
 attempt try_groups batched 8
 attempt try_replay
@@ -222,14 +266,41 @@ up_to 1 "$tmpdir/again.log" 0 $((1 << 40)) || fail "nothing was sent"
 stop_server
 echo "in flight: ok"
 
+# ---- tenths ----
+
+# A server that sleeps a second for each data write but the first ten: of
+# twelve, the last tenth is the last one.
+truncate -s 64M "$tmpdir/slowing"
+: >"$tmpdir/count"
+FATBATCH_SO=eval
+start_server get_size='echo 64M' can_write='exit 0' can_fua='echo native' \
+  can_flush='exit 0' flush='exit 0' thread_model='echo serialize_requests' \
+  pread="dd if='$tmpdir/slowing' iflag=skip_bytes,count_bytes bs=1M \
+            skip=\$4 count=\$3 status=none" \
+  pwrite="if [ \$3 = 1024 ]; then
+            echo >>'$tmpdir/count'
+            [ \$(wc -l <'$tmpdir/count') -le 10 ] || sleep 1
+          fi
+          dd of='$tmpdir/slowing' oflag=seek_bytes bs=1M seek=\$4 \
+             conv=notrunc iflag=fullblock status=none"
+bench append --size=12K --bs=1K --cluster=512
+[ "$(wc -l <"$tmpdir/count")" -eq 12 ] || fail "not 12 writes of data"
+expect '.result | .last_tenth_us >= 1000000' true
+expect '.result | .first_tenth_us + .last_tenth_us <= .seconds * 1e6' true
+stop_server
+FATBATCH_SO=memory
+echo "tenths: ok"
+
 # ---- output ----
 
 serve memory $size
 "$fatbatch" bench fua "$uri" --count=10 --csv >"$tmpdir/out.csv"
 [ "$(wc -l <"$tmpdir/out.csv")" -eq 2 ] || fail "CSV has not 2 lines"
-[ "$(awk -F, 'NR == 1 { print NF }' "$tmpdir/out.csv")" -eq \
-  "$(awk -F, 'NR == 2 { print NF }' "$tmpdir/out.csv")" ] ||
-  fail "CSV: header and row differ in length: $(cat "$tmpdir/out.csv")"
+"$fatbatch" bench append "$uri" --csv >"$tmpdir/append.csv"
+for file in out append; do
+  [ "$(awk -F, '{ print NF }' "$tmpdir/$file.csv" | uniq | wc -l)" -eq 1 ] ||
+    fail "$file.csv: header and row differ in length"
+done
 "$fatbatch" bench fua "$uri" --count=10 --no-verify --quiet \
   >"$tmpdir/out.txt" 2>"$tmpdir/err.txt"
 grep -q 'data skipped, fsck.fat skipped' "$tmpdir/out.txt" ||
@@ -237,6 +308,9 @@ grep -q 'data skipped, fsck.fat skipped' "$tmpdir/out.txt" ||
 grep -q 'requests  *10: 10 writes (10 with FUA), 0 flushes' \
   "$tmpdir/out.txt" || fail "the table lacks the requests"
 [ ! -s "$tmpdir/err.txt" ] || fail "stderr is not empty"
+"$fatbatch" bench append "$uri" >"$tmpdir/out.txt"
+grep -q -E '^write\(2\), us +first tenth [0-9.]+  last tenth [0-9.]+$' \
+  "$tmpdir/out.txt" || fail "the table of append lacks its tenths"
 # The same seed, the same bytes.
 bench append --seed=7
 nbdcopy "$uri" "$tmpdir/first"
