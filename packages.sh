@@ -2,8 +2,8 @@
 # shellcheck shell=bash disable=SC2034
 #
 # Which Debian packages are needed, how missing ones are installed, and how
-# the tree is built.  Sourced by serve, check and .ci/run.  What each package
-# is for is in README.md, "Dependencies".
+# the tree is built.  Sourced by serve, check, bench and .ci/run.  What each
+# package is for is in README.md, "Dependencies".
 
 # To build the plugin.
 build_packages=(
@@ -27,6 +27,26 @@ serve_packages=(
   mtools
 )
 
+# To compare with other servers, and draw the result.
+bench_packages=(
+  busybox-static
+  cpio
+  e2fsprogs
+  fio
+  fuse3
+  gnuplot-nox
+  kmod
+  libfuse3-dev
+  libnbd-dev
+  mount
+  nbd-client
+  nbd-server
+  python3
+  qemu-system-x86
+  qemu-utils
+  util-linux
+)
+
 # To run all tests without one being skipped.
 test_packages=(
   binutils
@@ -34,6 +54,7 @@ test_packages=(
   cpio
   fio
   fuse3
+  gnuplot-nox
   jq
   kmod
   libcriterion-dev
@@ -41,6 +62,8 @@ test_packages=(
   libnbd-dev
   mount
   nbd-client
+  nbd-server
+  python3
   qemu-system-x86
   qemu-utils
   strace
