@@ -20,9 +20,11 @@ disk_align_range (const struct disk *disk, uint64_t *start, uint64_t *end)
 {
   uint64_t page = align_down (disk->size, 4096);
 
+  if (disk->align <= 1)
+    return;
   *start = align_down (*start, disk->align);
   *end = min_u64 (align_up (*end, disk->align), disk->size);
-  if (disk->size % disk->align != 0 && *end > page) {
+  if ((disk->size & (disk->align - 1)) != 0 && *end > page) {
     *start = min_u64 (*start, page);
     *end = disk->size;
   }

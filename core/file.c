@@ -35,23 +35,31 @@ transfer_some (int fd, enum disk_op_kind kind, const struct iovec *iov, int n,
     : pwritev (fd, iov, n, offset);
 }
 
-/* The part of an operation's vector from byte `done` on. */
-static int
-iov_rest (const struct disk_op *op, uint64_t done, struct iovec out[IOV_BATCH])
+/* The part of an operation's vector from byte `done` on, as much as one call
+ * takes: the vector itself as long as that is all of it.
+ */
+static const struct iovec *
+iov_rest (const struct disk_op *op, uint64_t done,
+          struct iovec space[IOV_BATCH], int *nr)
 {
   int i, n = 0;
 
+  if (done == 0 && op->iovcnt <= IOV_BATCH) {
+    *nr = op->iovcnt;
+    return op->iov;
+  }
   for (i = 0; i < op->iovcnt && n < IOV_BATCH; ++i) {
     if (done >= op->iov[i].iov_len) {
       done -= op->iov[i].iov_len;
       continue;
     }
-    out[n].iov_base = (char *) op->iov[i].iov_base + done;
-    out[n].iov_len = op->iov[i].iov_len - done;
+    space[n].iov_base = (char *) op->iov[i].iov_base + done;
+    space[n].iov_len = op->iov[i].iov_len - done;
     done = 0;
     n++;
   }
-  return n;
+  *nr = n;
+  return space;
 }
 
 int
@@ -61,8 +69,9 @@ file_transfer (const struct file *file, const struct disk_op *op,
   int fd = file_op_fd (file, op);
 
   while (done < op->length) {
-    struct iovec iov[IOV_BATCH];
-    int n = iov_rest (op, done, iov);
+    struct iovec space[IOV_BATCH];
+    int n;
+    const struct iovec *iov = iov_rest (op, done, space, &n);
     ssize_t r = transfer_some (fd, op->kind, iov, n, op->offset + done);
 
     if (r == -1 && errno == EINTR)
