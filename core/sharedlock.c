@@ -7,71 +7,42 @@
 void
 sharedlock_init (struct sharedlock *sl)
 {
-  pthread_rwlockattr_t attr;
   unsigned i;
 
-  pthread_rwlockattr_init (&attr);
-  pthread_rwlockattr_setkind_np
-    (&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
   for (i = 0; i < PERCPU_SLOTS; ++i)
-    pthread_rwlock_init (&sl->slot[i].lock, &attr);
-  pthread_rwlockattr_destroy (&attr);
+    atomic_init (&sl->slot[i].readers, 0);
+  atomic_init (&sl->writing, false);
+  pthread_mutex_init (&sl->writer, NULL);
 }
 
 void
 sharedlock_release (struct sharedlock *sl)
 {
-  unsigned i;
-
-  for (i = 0; i < PERCPU_SLOTS; ++i)
-    pthread_rwlock_destroy (&sl->slot[i].lock);
-}
-
-unsigned
-sharedlock_lock_shared (struct sharedlock *sl)
-{
-  unsigned slot = percpu_slot ();
-
-  pthread_rwlock_rdlock (&sl->slot[slot].lock);
-  return slot;
+  pthread_mutex_destroy (&sl->writer);
 }
 
 void
-sharedlock_unlock_shared (struct sharedlock *sl, unsigned slot)
+sharedlock_wait (struct sharedlock *sl)
 {
-  pthread_rwlock_unlock (&sl->slot[slot].lock);
+  pthread_mutex_lock (&sl->writer);
+  pthread_mutex_unlock (&sl->writer);
 }
 
-/* In ascending order: two writers meet at the first slot, and no reader holds
- * more than one.
- */
 void
 sharedlock_lock (struct sharedlock *sl)
 {
   unsigned i;
 
+  pthread_mutex_lock (&sl->writer);
+  atomic_store (&sl->writing, true);
   for (i = 0; i < PERCPU_SLOTS; ++i)
-    pthread_rwlock_wrlock (&sl->slot[i].lock);
+    while (atomic_load (&sl->slot[i].readers) > 0)
+      sched_yield ();
 }
 
 void
 sharedlock_unlock (struct sharedlock *sl)
 {
-  unsigned i;
-
-  for (i = 0; i < PERCPU_SLOTS; ++i)
-    pthread_rwlock_unlock (&sl->slot[i].lock);
-}
-
-bool
-sharedlock_is_wanted (struct sharedlock *sl)
-{
-  unsigned i;
-
-  for (i = 0; i < PERCPU_SLOTS; ++i) {
-    if (pthread_rwlock_tryrdlock (&sl->slot[i].lock) != 0)
-      return true;
-    pthread_rwlock_unlock (&sl->slot[i].lock);
-  }
-  return false;
+  atomic_store (&sl->writing, false);
+  pthread_mutex_unlock (&sl->writer);
 }
