@@ -63,6 +63,7 @@ test_packages=(
   mount
   nbd-client
   nbd-server
+  procps
   python3
   qemu-system-x86
   qemu-utils

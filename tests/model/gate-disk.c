@@ -160,14 +160,15 @@ gate_has_entered (struct gate_disk *gd, unsigned actor)
 }
 
 bool
-gate_in_order (struct gate_disk *gd, unsigned first, unsigned second)
+gate_in_order (struct gate_disk *gd, unsigned first, enum disk_op_kind kind,
+               unsigned second)
 {
   unsigned i, last_of_first = 0, first_of_second = GATE_LOG;
   bool acted = false;
 
   pthread_mutex_lock (&gd->lock);
   for (i = 0; i < gd->nr_events; ++i) {
-    if (gd->events[i].actor == first) {
+    if (gd->events[i].actor == first && gd->events[i].kind == kind) {
       last_of_first = i;
       acted = true;
     }

@@ -66,8 +66,11 @@ extern void gate_wait_done (struct gate_disk *gd, unsigned actor,
 
 /* Has the actor entered the disk? */
 extern bool gate_has_entered (struct gate_disk *gd, unsigned actor);
-/* Did all that `first` did end before `second` began?  Both acted. */
+/* Did all operations of that kind by `first` end before `second` began?  Both
+ * acted.  Of that kind: after a write to the boot sector its thread reads, to
+ * look for volumes, and that is no part of the order.
+ */
 extern bool gate_in_order (struct gate_disk *gd, unsigned first,
-                           unsigned second);
+                           enum disk_op_kind kind, unsigned second);
 
 #endif /* TEST_GATE_DISK_H */

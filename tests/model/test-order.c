@@ -137,11 +137,13 @@ expect_not_entered (struct fatbatch *fb, unsigned actor, const char *why)
 }
 
 static void
-expect_order (struct fatbatch *fb, unsigned first, unsigned second)
+expect_order (struct fatbatch *fb, const struct action *first,
+              const struct action *second)
 {
-  if (!gate_in_order ((struct gate_disk *) fb->disk, first, second))
+  if (!gate_in_order ((struct gate_disk *) fb->disk, first->actor,
+                      disk_kinds[first->what], second->actor))
     test_fail ("%s: %c did not end before %c began", gate_row,
-               'A' + first - A, 'A' + second - A);
+               'A' + first->actor - A, 'A' + second->actor - A);
 }
 
 /* What the bytes of an action must be once it was the last one there. */
@@ -250,7 +252,7 @@ test_row (const struct row *row)
   pthread_join (b.id, NULL);
   pthread_join (c.id, NULL);
   if (row->waits) {
-    expect_order (fb, A, B);
+    expect_order (fb, &a, &b);
     if (row->b != READ)
       expect_bytes (fb, &b);
   }
@@ -308,7 +310,7 @@ test_many_in_arrival_order (void)
   for (i = 0; i < 5; ++i)
     pthread_join (act[i].id, NULL);
   for (i = 0; i + 1 < 5; ++i)
-    expect_order (fb, A + i, A + i + 1);
+    expect_order (fb, &act[i], &act[i + 1]);
   expect_bytes (fb, &act[4]);
   fatbatch_close (fb);
 }
