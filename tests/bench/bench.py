@@ -61,6 +61,7 @@ def parse_arguments():
     add("--quick", action="store_true", help="less of everything: minutes")
     add("--out", default="bench-results", metavar="DIR")
     add("--dir", default="/var/tmp", help="on the machine's own disk")
+    add("--tmpfs", default="/dev/shm", metavar="DIR", help="in memory")
     add("--rounds", type=int, metavar="N")
     add("--seconds", type=float, metavar="S", help="of a run, about")
     names = {"disks": [d[0] for d in DISKS], "workloads":
@@ -123,7 +124,8 @@ class Bench:
     def run(self):
         for name in self.arguments.disks:
             try:
-                with Disk(name, self.arguments.dir, SRCDIR) as disk:
+                with Disk(name, self.arguments.dir, self.arguments.tmpfs,
+                          SRCDIR) as disk:
                     self.run_disk(disk)
             except DiskMissing as error:
                 say(str(error))

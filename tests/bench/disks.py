@@ -38,10 +38,11 @@ class Disk:
     """Until the block ends.  .path is a directory on it, .image the image,
     .sync_us the measured cost of a sync."""
 
-    def __init__(self, name, own, srcdir):
+    def __init__(self, name, own, tmpfs, srcdir):
         self.name = name
         _, self.delay_us, self.title = next(d for d in DISKS if d[0] == name)
-        self.parent = "/dev/shm" if name == "tmpfs" else own
+        self.tmpfs = tmpfs
+        self.parent = tmpfs if name == "tmpfs" else own
         self.srcdir = srcdir
         self.stack = contextlib.ExitStack()
         self.path = self.image = self.sync_us = None
@@ -69,7 +70,7 @@ class Disk:
         # In a session of its own: Ctrl-C is for us, who end what still uses
         # the disk before the disk.
         process = subprocess.Popen(
-            [os.path.join(self.srcdir, "slow-disk.sh"), "/dev/shm",
+            [os.path.join(self.srcdir, "slow-disk.sh"), self.tmpfs,
              str(self.delay_us), SLOW_DISK_SIZE],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             start_new_session=True)

@@ -18,12 +18,11 @@ export TMPDIR=$tmpdir
 out=$tmpdir/out
 run_driver () {
   python3 -B "$tests_srcdir/bench/bench.py" --out="$out" --dir="$tmpdir" \
-    --servers="fatbatch,nbdkit file" --no-vm "$@"
+    --tmpfs="$tmpdir" --servers="fatbatch,nbdkit file" --no-vm "$@"
 }
 
 leftovers () {
-  find /dev/shm "$tmpdir" -maxdepth 1 -name 'f*b*bench.*' \
-    -newer "$tmpdir/began"
+  find "$tmpdir" -maxdepth 1 -name 'f*b*bench.*'
 }
 
 : >"$tmpdir/began"
@@ -151,10 +150,11 @@ check_json 'all(.rows[] | select (.workload == "append");
 # A server that does not work is a row that says so, and a failed run.
 export DSYNC_SO=$tmpdir/began
 status=0
-python3 -B "$tests_srcdir/bench/bench.py" --out="$out" --disks=tmpfs --no-vm \
-  --servers="fatbatch,dsync plugin" --workloads=fua-1 --rounds=1 \
+python3 -B "$tests_srcdir/bench/bench.py" --out="$out" --tmpfs="$tmpdir" \
+  --disks=tmpfs --no-vm --servers="fatbatch,dsync plugin" --workloads=fua-1 --rounds=1 \
   --seconds=0.05 >"$tmpdir/driver.log" 2>&1 || status=$?
-[ "$status" -eq 1 ] || fail "a server fails, but the driver's status is $status"
+[ "$status" -eq 1 ] ||
+  fail "a server fails, but the driver's status is $status"
 check_json '[.rows[].status] == ["ok", "failed"]'
 grep -q '| dsync plugin | failed: ' "$out/table.md" || fail "not in table.md"
 
