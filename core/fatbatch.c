@@ -91,14 +91,15 @@ split (struct fatbatch *fb, uint64_t start, uint64_t end)
 static int
 apply (struct fatbatch *fb, struct disk_op *op)
 {
-  uint64_t start = op->offset, end = op->offset + op->length;
+  uint64_t op_end = op->offset + op->length;
+  uint64_t start = op->offset, end = op_end;
   struct range range;
   bool watched;
   int r;
 
   disk_align_range (fb->disk, &start, &end);
   lock_range (fb, &range, start, end, true);
-  watched = split (fb, start, end);
+  watched = split (fb, op->offset, op_end);
   r = disk_submit (fb->disk, op, 1);
   range_unlock (&fb->ranges, &range);
 

@@ -292,10 +292,14 @@ file_set_writable (struct file *file, struct fatbatch_error *err)
   int fd = -1, direct_fd = -1, r;
 
   r = open_writable (file, &fd, &direct_fd, err);
-  if (r == 0 && file->direct)
-    r = replace_fd (&direct_fd, file->fd);
-  if (r == 0)
-    r = replace_fd (&fd, file->buffered_fd);
+  if (r == 0) {
+    if (file->direct)
+      r = replace_fd (&direct_fd, file->fd);
+    if (r == 0)
+      r = replace_fd (&fd, file->buffered_fd);
+    if (r < 0)
+      open_error (file, " for writing", -r, err);
+  }
   if (fd >= 0)
     close (fd);
   if (direct_fd >= 0)
