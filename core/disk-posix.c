@@ -62,10 +62,7 @@ void
 disk_init_from_file (struct disk *disk, const struct disk_ops *ops,
                      const struct file *file)
 {
-  disk->ops = ops;
-  disk->size = file->size;
-  disk->align = file->align;
-  disk->mem_align = file->mem_align;
+  disk_init (disk, ops, file->size, file->align, file->mem_align);
   disk->preferred_io = file->preferred_io;
   disk->rotational = file->rotational;
 }

@@ -16,18 +16,51 @@
 #define BOUNCE_MAX (1024 * 1024)
 
 void
-disk_align_range (const struct disk *disk, uint64_t *start, uint64_t *end)
+disk_init (struct disk *disk, const struct disk_ops *ops, uint64_t size,
+           uint32_t align, uint32_t mem_align)
+{
+  disk->ops = ops;
+  disk->size = size;
+  disk->align = align;
+  disk->mem_align = mem_align;
+  disk->preferred_io = 0;
+  disk->rotational = false;
+  rangelock_init (&disk->blocks);
+}
+
+void
+disk_free (struct disk *disk)
+{
+  if (!disk)
+    return;
+  rangelock_release (&disk->blocks);
+  disk->ops->free (disk);
+}
+
+/* -- Alignment --------------------------------------------------------- */
+
+/* The blocks that an operation touches.  The tail goes through the page cache
+ * (rule 4), and a direct write must not meet its page while it is written: so
+ * all blocks in that page belong together.
+ */
+static void
+align_range (const struct disk *disk, uint64_t *start, uint64_t *end)
 {
   uint64_t page = align_down (disk->size, 4096);
 
-  if (disk->align <= 1)
-    return;
   *start = align_down (*start, disk->align);
   *end = min_u64 (align_up (*end, disk->align), disk->size);
   if ((disk->size & (disk->align - 1)) != 0 && *end > page) {
     *start = min_u64 (*start, page);
     *end = disk->size;
   }
+}
+
+static bool
+touches_tail_page (const struct disk *disk, const struct disk_op *op)
+{
+  return (disk->size & (disk->align - 1)) != 0 &&
+    op->offset + op->length > align_down (disk->size, 4096);
 }
 
 static bool
@@ -47,32 +80,77 @@ op_is_aligned (const struct disk *disk, const struct disk_op *op)
   return true;
 }
 
-/* Copy between a flat buffer and bytes [skip, skip + count) of an iovec. */
-static void
-iov_copy (const struct iovec *iov, int iovcnt, uint64_t skip,
-          char *buf, size_t count, bool to_iov)
+/* -- Vectors ----------------------------------------------------------- */
+
+/* The longest flat part of an iovec at byte *skip, at most *count long.
+ * *iov, *iovcnt and *skip move to it.
+ */
+static char *
+iov_part (const struct iovec **iov, int *iovcnt, uint64_t *skip, size_t *count)
 {
-  int i;
+  while (*iovcnt > 0 && *skip >= (*iov)->iov_len) {
+    *skip -= (*iov)->iov_len;
+    ++*iov;
+    --*iovcnt;
+  }
+  *count = min_u64 ((*iov)->iov_len - *skip, *count);
+  return (char *) (*iov)->iov_base + *skip;
+}
 
-  for (i = 0; i < iovcnt && count > 0; ++i) {
-    size_t n;
-    char *p;
+void
+disk_iov_read (const struct iovec *iov, int iovcnt, uint64_t skip,
+               void *buf, size_t count)
+{
+  char *to = buf;
 
-    if (skip >= iov[i].iov_len) {
-      skip -= iov[i].iov_len;
-      continue;
-    }
-    p = (char *) iov[i].iov_base + skip;
-    n = min_u64 (iov[i].iov_len - skip, count);
-    if (to_iov)
-      memcpy (p, buf, n);
-    else
-      memcpy (buf, p, n);
-    buf += n;
+  while (count > 0) {
+    size_t n = count;
+    const char *part = iov_part (&iov, &iovcnt, &skip, &n);
+
+    memcpy (to, part, n);
+    to += n;
+    skip += n;
     count -= n;
-    skip = 0;
   }
 }
+
+static void
+iov_write (const struct iovec *iov, int iovcnt, uint64_t skip,
+           const void *buf, size_t count)
+{
+  const char *from = buf;
+
+  while (count > 0) {
+    size_t n = count;
+    char *part = iov_part (&iov, &iovcnt, &skip, &n);
+
+    memcpy (part, from, n);
+    from += n;
+    skip += n;
+    count -= n;
+  }
+}
+
+bool
+disk_iov_equals (const struct iovec *iov, int iovcnt, uint64_t skip,
+                 const void *buf, size_t count)
+{
+  const char *with = buf;
+
+  while (count > 0) {
+    size_t n = count;
+    const char *part = iov_part (&iov, &iovcnt, &skip, &n);
+
+    if (memcmp (part, with, n) != 0)
+      return false;
+    with += n;
+    skip += n;
+    count -= n;
+  }
+  return true;
+}
+
+/* -- Unaligned operations ---------------------------------------------- */
 
 /* One aligned (or, at the disk's tail, buffered) transfer of a bounce
  * buffer.
@@ -110,12 +188,12 @@ bounce_piece (struct disk *disk, const struct disk_op *op, char *bounce,
 
   switch (op->kind) {
   case DISK_READ:
-    iov_copy (op->iov, op->iovcnt, pos - op->offset,
-              bounce + (pos - start), n, true);
+    iov_write (op->iov, op->iovcnt, pos - op->offset,
+               bounce + (pos - start), n);
     return 0;
   case DISK_WRITE:
-    iov_copy (op->iov, op->iovcnt, pos - op->offset,
-              bounce + (pos - start), n, false);
+    disk_iov_read (op->iov, op->iovcnt, pos - op->offset,
+                   bounce + (pos - start), n);
     break;
   default:
     memset (bounce + (pos - start), 0, n);
@@ -187,13 +265,39 @@ submit_unaligned_zero (struct disk *disk, const struct disk_op *op)
   return r;
 }
 
+/* One operation that may share a block with others (rule 5). */
 static int
-submit_unaligned (struct disk *disk, const struct disk_op *op)
+submit_sharing (struct disk *disk, struct disk_op *op)
 {
-  if (op->kind == DISK_ZERO || op->kind == DISK_DISCARD)
-    return submit_unaligned_zero (disk, op);
-  return submit_bounced (disk, op, op->offset, op->offset + op->length);
+  uint64_t start = op->offset, end = op->offset + op->length;
+  struct range range;
+  int r;
+
+  if (op->kind == DISK_READ)
+    return submit_bounced (disk, op, start, end);
+
+  align_range (disk, &start, &end);
+  range_lock (&disk->blocks, &range, start, end, true);
+  if (op_is_aligned (disk, op))
+    r = disk->ops->submit (disk, op, 1);
+  else if (op->kind == DISK_ZERO || op->kind == DISK_DISCARD)
+    r = submit_unaligned_zero (disk, op);
+  else
+    r = submit_bounced (disk, op, op->offset, op->offset + op->length);
+  range_unlock (&disk->blocks, &range);
+  return r;
 }
+
+static bool
+op_is_plain (const struct disk *disk, const struct disk_op *op)
+{
+  if (op->kind == DISK_SYNC)
+    return true;
+  return op_is_aligned (disk, op) &&
+    (op->kind == DISK_READ || !touches_tail_page (disk, op));
+}
+
+/* -- Submission -------------------------------------------------------- */
 
 /* Give the leaf a run of aligned operations.  A failure before the run
  * cancels its syncs (rule 2), and so everything is issued but them.
@@ -230,12 +334,12 @@ disk_submit (struct disk *disk, struct disk_op *ops, size_t nr)
     return disk->ops->submit (disk, ops, nr);
 
   for (i = 0; i < nr; ++i) {
-    if (op_is_aligned (disk, &ops[i]))
+    if (op_is_plain (disk, &ops[i]))
       continue;
     err = submit_run (disk, &ops[run], i - run, r);
     if (r == 0)
       r = err;
-    err = ops[i].result = submit_unaligned (disk, &ops[i]);
+    err = ops[i].result = submit_sharing (disk, &ops[i]);
     if (r == 0)
       r = err;
     run = i + 1;
@@ -244,14 +348,27 @@ disk_submit (struct disk *disk, struct disk_op *ops, size_t nr)
   return r ? r : err;
 }
 
-int
-disk_read (struct disk *disk, void *buf, size_t count, uint64_t offset)
+static int
+submit_one (struct disk *disk, enum disk_op_kind kind, void *buf, size_t count,
+            uint64_t offset)
 {
   struct iovec iov = { buf, count };
   struct disk_op op = {
-    .kind = DISK_READ, .offset = offset, .length = count,
+    .kind = kind, .offset = offset, .length = count,
     .iov = &iov, .iovcnt = 1,
   };
 
   return disk_submit (disk, &op, 1);
+}
+
+int
+disk_read (struct disk *disk, void *buf, size_t count, uint64_t offset)
+{
+  return submit_one (disk, DISK_READ, buf, count, offset);
+}
+
+int
+disk_write (struct disk *disk, const void *buf, size_t count, uint64_t offset)
+{
+  return submit_one (disk, DISK_WRITE, (void *) buf, count, offset);
 }

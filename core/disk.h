@@ -22,12 +22,14 @@
  *    operations marked DISK_BUFFERED, which the leaf must do through the
  *    page cache: the last bytes of an image whose size is not a multiple of
  *    the alignment.
- * 5. Unaligned operations are done by read-modify-write of whole blocks: the
- *    caller must hold the range lock over the blocks (disk_align_range()).
+ * 5. Unaligned writes are done by read-modify-write of whole blocks.  Those of
+ *    the same block exclude each other by a range lock in here; callers only
+ *    see to it that operations of the same bytes don't overlap in time.
  * 6. -EOPNOTSUPP is the result of a fast zero of which nothing was done, and
  *    of nothing else.
  *
- * Locks: none here; a disk may be used from any number of threads.
+ * Locks: that one, held over the operation, and last of all; a disk may be
+ * used from any number of threads.
  * Errors: 0 or -errno.
  */
 
@@ -38,6 +40,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
+
+#include "rangelock.h"
 
 enum disk_op_kind {
   DISK_READ,
@@ -51,6 +55,7 @@ enum disk_op_flags {
   DISK_MAY_UNMAP = 1 << 0,      /* ZERO: a hole will do */
   DISK_FAST      = 1 << 1,      /* ZERO: -EOPNOTSUPP instead of writing */
   DISK_BUFFERED  = 1 << 2,      /* rule 4; set by disk_submit() only */
+  DISK_IDLE      = 1 << 3,      /* idle I/O priority: nobody waits for it */
 };
 
 /* One operation.  The caller owns it, its iovec and the buffers until
@@ -101,7 +106,12 @@ struct disk {
   uint32_t mem_align;           /* the same for buffers; at most 4096 */
   uint32_t preferred_io;        /* bytes, a power of two; best multiple */
   bool rotational;
+  struct rangelock blocks;      /* rule 5 */
 };
+
+/* Fill in the head; all that is not given is 0.  disk_free() undoes it. */
+extern void disk_init (struct disk *disk, const struct disk_ops *ops,
+                       uint64_t size, uint32_t align, uint32_t mem_align);
 
 /* Submit a batch (rules 1 to 5).  All ranges lie inside the disk, and
  * lengths are not 0.  Returns 0, or the result of the first operation, in
@@ -113,19 +123,18 @@ extern int disk_submit (struct disk *disk, struct disk_op *ops, size_t nr);
 extern int disk_read (struct disk *disk, void *buf, size_t count,
                       uint64_t offset);
 
-/* Widen [*start, *end) to whole blocks of the disk: what an unaligned write
- * reads and writes back (rule 5).  Not past the disk's end.  Where the tail
- * goes through the page cache (rule 4), the blocks in the same page go with
- * it: a direct write must not meet the page while that is written.
- */
-extern void disk_align_range (const struct disk *disk,
-                              uint64_t *start, uint64_t *end);
+extern int disk_write (struct disk *disk, const void *buf, size_t count,
+                       uint64_t offset);
 
-static inline void
-disk_free (struct disk *disk)
-{
-  if (disk)
-    disk->ops->free (disk);
-}
+/* Copy `count` bytes, from byte `skip` on, out of an iovec; are they those of
+ * buf?
+ */
+extern void disk_iov_read (const struct iovec *iov, int iovcnt, uint64_t skip,
+                           void *buf, size_t count);
+extern bool disk_iov_equals (const struct iovec *iov, int iovcnt,
+                             uint64_t skip, const void *buf, size_t count);
+
+/* NULL is fine. */
+extern void disk_free (struct disk *disk);
 
 #endif /* FATBATCH_DISK_H */

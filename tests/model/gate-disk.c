@@ -81,10 +81,8 @@ gate_disk_new (uint32_t align)
 {
   struct gate_disk *gd = test_alloc (sizeof *gd);
 
-  gd->disk = (struct disk) {
-    .ops = &gate_ops, .size = GATE_DISK_SIZE, .align = align,
-    .mem_align = align, .preferred_io = 4096,
-  };
+  disk_init (&gd->disk, &gate_ops, GATE_DISK_SIZE, align, align);
+  gd->disk.preferred_io = 4096;
   pthread_mutex_init (&gd->lock, NULL);
   pthread_cond_init (&gd->changed, NULL);
   return gd;

@@ -130,10 +130,7 @@ gated_new (uint64_t size, uint32_t align)
   struct gated_disk *gd = calloc (1, sizeof *gd);
 
   CHECK (gd != NULL);
-  gd->disk.ops = &gated_ops;
-  gd->disk.size = size;
-  gd->disk.align = align;
-  gd->disk.mem_align = align < 4096 ? align : 4096;
+  disk_init (&gd->disk, &gated_ops, size, align, align < 4096 ? align : 4096);
   gd->disk.preferred_io = 4096;
   gd->check_align = true;
   gd->data = calloc (1, size + 1);
