@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Little-endian loads from byte buffers of any alignment.
+/* Little-endian loads from and stores to byte buffers of any alignment.
  *
  * On-disk structures are never cast to packed structs: the bytes come
  * from whoever wrote the image.
@@ -27,6 +27,22 @@ static inline uint64_t
 load_le64 (const uint8_t *p)
 {
   return load_le32 (p) | (uint64_t) load_le32 (p + 4) << 32;
+}
+
+static inline void
+store_le32 (uint8_t *p, uint32_t x)
+{
+  p[0] = (uint8_t) x;
+  p[1] = (uint8_t) (x >> 8);
+  p[2] = (uint8_t) (x >> 16);
+  p[3] = (uint8_t) (x >> 24);
+}
+
+static inline void
+store_le64 (uint8_t *p, uint64_t x)
+{
+  store_le32 (p, (uint32_t) x);
+  store_le32 (p + 4, (uint32_t) (x >> 32));
 }
 
 #endif /* FATBATCH_BYTEORDER_H */

@@ -140,18 +140,20 @@ lead_group_locked (struct commit *c)
 
 /* Join the gathering group, lead it if nobody else does, and wait. */
 static int
-join_group (struct commit *c, uint64_t start, uint64_t end)
+join_group (struct commit *c, const struct commit_range *ranges, size_t nr,
+            bool all)
 {
   uint64_t group;
+  size_t i;
 
   if (c->never_sync)
     return commit_has_failed (c) ? -EIO : 0;
 
   SCOPED_LOCK (&c->lock);
   group = c->gathering;
-  if (end == UINT64_MAX)
-    c->ranges.all = true;
-  commit_ranges_add (&c->ranges, start, end);
+  c->ranges.all |= all;
+  for (i = 0; i < nr; ++i)
+    commit_ranges_add (&c->ranges, ranges[i].start, ranges[i].end);
   c->stats.members++;
 
   for (;;) {
@@ -174,15 +176,26 @@ join_group (struct commit *c, uint64_t start, uint64_t end)
 }
 
 int
+commit_many (struct commit *c, const struct commit_range *ranges, size_t nr)
+{
+  size_t i;
+
+  for (i = 0; i < nr; ++i)
+    if (ranges[i].start < ranges[i].end)
+      return join_group (c, ranges, nr, false);
+  return 0;
+}
+
+int
 commit_range (struct commit *c, uint64_t start, uint64_t end)
 {
-  return start < end ? join_group (c, start, end) : 0;
+  return commit_many (c, &(struct commit_range) { start, end }, 1);
 }
 
 int
 commit_all (struct commit *c)
 {
-  return join_group (c, 0, UINT64_MAX);
+  return join_group (c, NULL, 0, true);
 }
 
 void

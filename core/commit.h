@@ -52,11 +52,13 @@
 
 #define COMMIT_RANGES_MAX 32
 
+struct commit_range { uint64_t start, end; };
+
 /* Sorted, not touching.  `all` stands for the whole image. */
 struct commit_ranges {
   unsigned nr;
   bool all;
-  struct commit_range { uint64_t start, end; } range[COMMIT_RANGES_MAX];
+  struct commit_range range[COMMIT_RANGES_MAX];
 };
 
 struct commit_stats {
@@ -89,6 +91,12 @@ extern void commit_release (struct commit *c);
  * Returns 0 or -errno (rule 4).
  */
 extern int commit_range (struct commit *c, uint64_t start, uint64_t end);
+
+/* Wait until all of these ranges, written before (rule 1), are durable, as
+ * one member of a group.  nr may be 0, and ranges may be empty.
+ */
+extern int commit_many (struct commit *c, const struct commit_range *ranges,
+                        size_t nr);
 
 /* Wait until all that was written before is durable. */
 extern int commit_all (struct commit *c);

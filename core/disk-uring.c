@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <liburing.h>
+#include <linux/ioprio.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -137,8 +138,10 @@ prep_op (struct io_uring_sqe *sqe, const struct file *file,
     break;
   default:
     prep_sync (sqe, file, op);
-    break;
+    return;
   }
+  if (op->flags & DISK_IDLE)
+    sqe->ioprio = IOPRIO_PRIO_VALUE (IOPRIO_CLASS_IDLE, 0);
 }
 
 /* What a completion means for its operation (rule 2). */

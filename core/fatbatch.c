@@ -2,21 +2,23 @@
 
 /* The way of a request, top to bottom:
  *
- *   check -> range lock -> split by region -> disk -> commit
+ *   check -> range lock -> split by region -> disk, or mirrors -> commit
  *
  * A write is applied to the disk and only then, if it must be durable, joins
- * a commit group, holding nothing.  After a write to bytes that the layout
- * was read from (a partition table, a boot sector) the layout is looked at
- * again before the write is acknowledged.
+ * a commit group, holding nothing.  A write to FATs goes through the mirrors'
+ * module (mirror.h), which may defer it.  A write to bytes that the layout was
+ * read from (a partition table, a boot sector) takes another way (relayout.c).
  */
 
 #include <config.h>
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine.h"
 #include "region.h"
+#include "route.h"
 #include "util.h"
 
 /* -- Check ------------------------------------------------------------- */
@@ -63,51 +65,106 @@ region_counter (const struct region *region)
   return STATS_outside_pieces;
 }
 
-/* Every region is written in place, so that the pieces stay together as one
- * operation, and only the statistics see them apart.  Returns whether the
- * layout depends on the range.
+/* Most regions are written in place, so that the pieces stay together as one
+ * operation, and only the statistics see them apart.  Who calls is inside the
+ * epoch, or holds scan_lock.
  */
-static bool
-split (struct fatbatch *fb, uint64_t start, uint64_t end)
+static void
+split (struct fatbatch *fb, const struct layout *layout,
+       const struct disk_op *op, struct route *route)
 {
-  unsigned slot = sharedlock_lock_shared (&fb->layout_lock);
-  bool watched = layout_watches (fb->layout, start, end);
+  uint64_t pos = op->offset, end = op->offset + op->length;
   struct region region;
-  uint64_t pos;
 
-  for (pos = start; pos < end; pos = region.end) {
-    region_at (fb->layout, pos, end, &region);
+  memset (route, 0, sizeof *route);
+  for (; pos < end; pos = region.end) {
+    region_at (layout, pos, end, &region);
     stats_add (&fb->stats, region_counter (&region), 1);
+    route_add (route, op->kind, layout, &region,
+               region.start == op->offset && region.end == end);
   }
-  sharedlock_unlock_shared (&fb->layout_lock, slot);
-  return watched;
 }
 
 /* -- Disk -------------------------------------------------------------- */
 
-/* Apply a write, zero or discard.  A write of part of a block writes the
- * whole block back, and so needs all of it to itself (disk.h, rule 5).
+/* Apply a write, zero or discard. */
+static int
+apply_by_route (struct fatbatch *fb, const struct route *route,
+                struct disk_op *op, bool durable,
+                struct mirror_commit *commit)
+{
+  switch (route->kind) {
+  case ROUTE_FAT1:
+    return mirror_write_fat1 (&fb->mirror, &route->volume, op, commit);
+  case ROUTE_MIRROR:
+    return mirror_write_mirror (&fb->mirror, &route->volume, op, durable,
+                                commit);
+  case ROUTE_ACROSS:
+    return mirror_write_across (&fb->mirror, route->slots_start,
+                                route->slots_end, op, commit);
+  case ROUTE_PLAIN:
+    break;
+  }
+  *commit = (struct mirror_commit) { op->offset, op->offset + op->length, 0 };
+  return disk_submit (fb->disk, op, 1);
+}
+
+/* The same for one that touches watched bytes.  Whatever of it lies in FATs is
+ * written in place: the layout is read from the image.
  */
 static int
-apply (struct fatbatch *fb, struct disk_op *op)
+apply_watched (struct fatbatch *fb, struct disk_op *op,
+               struct mirror_commit *commit)
 {
-  uint64_t op_end = op->offset + op->length;
-  uint64_t start = op->offset, end = op_end;
+  struct route route;
+  int r;
+
+  SCOPED_LOCK (&fb->scan_lock);
+  split (fb, fb->layout, op, &route);
+  if (route.kind != ROUTE_PLAIN)
+    route.kind = ROUTE_ACROSS;
+  if (!engine_would_change_layout (fb, op)) {
+    r = apply_by_route (fb, &route, op, true, commit);
+    if (r == 0 || r == -EOPNOTSUPP)
+      return r;
+    engine_begin_layout_change (fb);    /* part of it may be there */
+  }
+  else {
+    r = engine_begin_layout_change (fb);
+    if (r == 0)
+      r = disk_submit (fb->disk, op, 1);
+    *commit = (struct mirror_commit) {
+      op->offset, op->offset + op->length, 0
+    };
+  }
+  engine_end_layout_change (fb);
+  return r;
+}
+
+static int
+apply (struct fatbatch *fb, struct disk_op *op, bool durable,
+       struct mirror_commit *commit)
+{
+  uint64_t start = op->offset, end = op->offset + op->length;
+  const struct layout *layout;
+  epoch_token token;
   struct range range;
+  struct route route;
   bool watched;
   int r;
 
-  disk_align_range (fb->disk, &start, &end);
   lock_range (fb, &range, start, end, true);
-  watched = split (fb, op->offset, op_end);
-  r = disk_submit (fb->disk, op, 1);
-  range_unlock (&fb->ranges, &range);
-
-  /* Also after a failure: part of it may have been written.  The write itself
-   * does not depend on whether the scan succeeds.
-   */
+  token = epoch_enter (&fb->epoch);
+  layout = atomic_load (&fb->layout);
+  watched = layout_watches (layout, start, end);
+  if (!watched) {
+    split (fb, layout, op, &route);
+    r = apply_by_route (fb, &route, op, durable, commit);
+  }
+  epoch_leave (token);
   if (watched)
-    engine_scan_layout (fb);
+    r = apply_watched (fb, op, commit);
+  range_unlock (&fb->ranges, &range);
   return r;
 }
 
@@ -116,6 +173,7 @@ static int
 modify (struct fatbatch *fb, struct disk_op *op, unsigned flags)
 {
   bool durable = fb->write_through || (flags & FATBATCH_FUA);
+  struct mirror_commit commit;
   int r;
 
   if (flags & FATBATCH_FUA)
@@ -130,17 +188,35 @@ modify (struct fatbatch *fb, struct disk_op *op, unsigned flags)
   if (op->length == 0)
     return 0;
 
-  r = apply (fb, op);
+  r = apply (fb, op, durable, &commit);
   if (r == -EOPNOTSUPP && (op->flags & DISK_FAST))
     return r;                   /* nothing was done (disk.h) */
   if (r < 0)
     commit_fail (&fb->commit);
-  else if (durable)
-    r = commit_range (&fb->commit, op->offset, op->offset + op->length);
+  else if (durable) {
+    r = commit_range (&fb->commit, commit.start, commit.end);
+    if (r == 0)
+      mirror_committed (&fb->mirror, &commit);
+  }
   return r < 0 ? failed (fb, r) : 0;
 }
 
 /* -- Requests ---------------------------------------------------------- */
+
+/* Recovery waits, at its end, for those who have looked at what it recovers. */
+static int
+read_bytes (struct fatbatch *fb, void *buf, size_t count, uint64_t offset)
+{
+  epoch_token token;
+  int r;
+
+  if (atomic_load (&fb->mirror.nr_left) == 0)
+    return mirror_read (&fb->mirror, buf, count, offset);
+  token = epoch_enter (&fb->epoch);
+  r = mirror_read (&fb->mirror, buf, count, offset);
+  epoch_leave (token);
+  return r;
+}
 
 int
 fatbatch_read (struct fatbatch *fb, void *buf, size_t count, uint64_t offset)
@@ -152,7 +228,7 @@ fatbatch_read (struct fatbatch *fb, void *buf, size_t count, uint64_t offset)
   r = check_range (fb, count, offset);
   if (r == 0 && count > 0) {
     lock_range (fb, &range, offset, offset + count, false);
-    r = disk_read (fb->disk, buf, count, offset);
+    r = read_bytes (fb, buf, count, offset);
     range_unlock (&fb->ranges, &range);
   }
   if (r < 0)
@@ -226,6 +302,22 @@ fatbatch_cache_range (struct fatbatch *fb, uint64_t count, uint64_t offset)
   return r < 0 ? failed (fb, r) : 0;
 }
 
+/* The extent at offset, as a reader sees it: deferred mirrors are data. */
+static int
+find_extent (struct fatbatch *fb, uint64_t offset, uint64_t count,
+             struct disk_extent *extent)
+{
+  uint64_t next;
+  bool hidden;
+  int r = 0;
+
+  next = mirror_hides (&fb->mirror, offset, offset + count, &hidden);
+  *extent = (struct disk_extent) { .length = next - offset };
+  if (!hidden && fb->disk->ops->extent)
+    r = fb->disk->ops->extent (fb->disk, offset, next - offset, extent);
+  return r;
+}
+
 /* Without a range lock: what was acknowledged before is seen anyway. */
 int
 fatbatch_extents (struct fatbatch *fb, uint64_t count, uint64_t offset,
@@ -235,9 +327,7 @@ fatbatch_extents (struct fatbatch *fb, uint64_t count, uint64_t offset,
   int r = check_range (fb, count, offset);
 
   while (r == 0 && count > 0) {
-    extent = (struct disk_extent) { .length = count };
-    if (fb->disk->ops->extent)
-      r = fb->disk->ops->extent (fb->disk, offset, count, &extent);
+    r = find_extent (fb, offset, count, &extent);
     if (r < 0)
       break;
     r = fn (opaque, offset, extent.length, extent.hole);
@@ -247,6 +337,12 @@ fatbatch_extents (struct fatbatch *fb, uint64_t count, uint64_t offset,
     count -= extent.length;
   }
   return r < 0 ? failed (fb, r) : 0;
+}
+
+int
+fatbatch_settle (struct fatbatch *fb)
+{
+  return mirror_settle (&fb->mirror, true);
 }
 
 bool

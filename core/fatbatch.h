@@ -45,10 +45,49 @@ enum fatbatch_io {
   FATBATCH_IO_POSIX,
 };
 
+enum fatbatch_durability {
+  FATBATCH_DURABILITY_FAT,      /* D5 holds: FAT mirrors may be deferred */
+  FATBATCH_DURABILITY_BLOCK,    /* NBD's letter, request by request */
+};
+
+/* Places between the steps by which a mirror is deferred and brought back, at
+ * which tests stop or kill the server.
+ */
+enum fatbatch_point {
+  MIRROR_ARMED = 1,             /* record durable, write not acknowledged */
+  MIRROR_WRITTEN,               /* mirrors written, not synced */
+  MIRROR_SYNCED,                /* synced, record not cleared */
+  MIRROR_DISARMED,              /* record cleared, write not yet applied */
+  MIRROR_RECOVERING,            /* a window recovered, others not */
+  MIRROR_RECOVERED,             /* all recovered and synced, record there */
+};
+
 struct fatbatch_options {
   enum fatbatch_cache cache;
   enum fatbatch_io io;
   bool lock;                    /* take image locks, as QEMU does */
+  enum fatbatch_durability durability;
+  uint32_t mirror_delay_ms;     /* a deferred mirror is written after this */
+  uint64_t mirror_batch;        /* bytes: or when this much is deferred */
+
+  /* Where the intent record is; NULL: beside the image, PATH.fatbatch.
+   * Borrowed, until fatbatch_open() returns.  Without one (no_intent)
+   * mirrors are written at once, but a record that an earlier run has left is
+   * honoured all the same.
+   */
+  const char *intent;
+  bool no_intent;
+
+  /* Called with a sentence for the user about something that the engine goes
+   * on from: `problem` if he should do something about it.  From any thread,
+   * with no lock held that a call of the engine needs.  Optional.
+   */
+  void (*notice) (void *opaque, bool problem, const char *message);
+  void *notice_opaque;
+
+  /* For tests: called with locks held, so it may only look, and kill. */
+  void (*reached) (void *opaque, enum fatbatch_point point);
+  void *reached_opaque;
 };
 
 /* Why opening failed: a sentence for the user that names the file. */
@@ -72,11 +111,22 @@ extern int fatbatch_open (const char *path,
                           const struct fatbatch_options *options,
                           struct fatbatch **ret, struct fatbatch_error *err);
 
-/* Does not sync.  No request may be under way.  NULL is fine. */
+/* Ends as fatbatch_settle() does, and does not sync what that doesn't.  No
+ * request may be under way.  NULL is fine.
+ */
 extern void fatbatch_close (struct fatbatch *fb);
 
-/* Make the image writable.  If it fails (-EACCES, -EROFS, -EBUSY for a lock,
- * ...) the image stays readable.  Once it is writable this does nothing.
+/* Write all deferred mirrors, make them durable, and remove the intent
+ * record: on return 0 the image alone is complete (D8).  Requests may be under
+ * way; what they defer meanwhile may stay deferred.  On failure the record
+ * stays, for the next open.
+ */
+extern int fatbatch_settle (struct fatbatch *fb);
+
+/* Make the image writable, and bring back the mirrors that a run which did not
+ * end well has left deferred.  If it fails (-EACCES, -EROFS, -EBUSY for a lock,
+ * ...) the image stays readable, and such mirrors are read as if they had been
+ * brought back.  Once it is writable this does nothing.
  */
 extern int fatbatch_set_writable (struct fatbatch *fb,
                                   struct fatbatch_error *err);
@@ -162,7 +212,17 @@ extern void fatbatch_describe (struct fatbatch *fb, char *buf, size_t size);
   F (layout_scans, "times that the volumes were looked for")            \
   F (commit_members, "requests that waited for a sync")                 \
   F (commit_groups, "groups of such requests, each one batch of syncs") \
-  F (syncs, "ranged syncs submitted")
+  F (syncs, "ranged syncs submitted")                                   \
+  F (mirrors_deferred, "mirror sectors acknowledged without a write")   \
+  F (mirrors_diverged, "of those, FAT 1 changed first")                 \
+  F (mirrors_written, "deferred mirror sectors written, in batches")    \
+  F (mirror_batches, "batches of deferred mirrors")                     \
+  F (mirror_syncs, "ranged syncs of such batches")                      \
+  F (windows_compared, "FAT windows whose copies were compared")        \
+  F (windows_armed, "times that a window's record was made durable")    \
+  F (windows_disarmed, "times that a window's record was cleared")      \
+  F (recoveries, "FAT windows brought back after a crash")              \
+  F (recovered_sectors, "mirror sectors that differed there")
 
 struct fatbatch_stats {
 #define FATBATCH_COUNTER_FIELD(name, help) uint64_t name;

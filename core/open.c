@@ -15,38 +15,46 @@
 #include "error.h"
 #include "util.h"
 
-/* -- Opening and closing ----------------------------------------------- */
+/* -- What an earlier run has left ---------------------------------------- */
 
-static int
-layout_read (void *opaque, void *buf, size_t count, uint64_t offset)
+static void
+tell (struct fatbatch *fb, bool problem, const char *message)
 {
-  return disk_read (opaque, buf, count, offset);
+  if (message[0] && fb->options.notice)
+    fb->options.notice (fb->options.notice_opaque, problem, message);
 }
 
-int
-engine_scan_layout (struct fatbatch *fb)
+static int
+find_left (struct fatbatch *fb)
 {
-  const struct layout *old;
-  struct layout *layout;
+  struct fatbatch_error notice;
   int r;
 
-  SCOPED_LOCK (&fb->scan_lock);
-  stats_add (&fb->stats, STATS_layout_scans, 1);
-  r = layout_scan (layout_read, fb->disk, fb->disk->size, &layout);
-  old = fb->layout;             /* only changed with scan_lock held */
-  if (r == 0 && old && layout_equal (old, layout)) {
-    layout_free (layout);
-    return 0;
-  }
-  sharedlock_lock (&fb->layout_lock);
-  fb->layout = r < 0 ? &layout_unknown : layout;
-  sharedlock_unlock (&fb->layout_lock);
-  layout_free (old);
+  r = mirror_find_left (&fb->mirror, fb->layout, notice.message,
+                        sizeof notice.message);
+  if (r == 0)
+    tell (fb, true, notice.message);
   return r;
 }
 
+static int
+recover (struct fatbatch *fb)
+{
+  struct fatbatch_error notice;
+  int r;
+
+  r = mirror_recover (&fb->mirror, notice.message, sizeof notice.message);
+  if (r < 0)
+    return r;
+  epoch_wait (&fb->epoch);      /* for readers who saw it not yet done */
+  tell (fb, false, notice.message);
+  return 0;
+}
+
+/* -- Opening and closing ----------------------------------------------- */
+
 int
-engine_new (struct disk *disk, struct file *file,
+engine_new (struct disk *disk, struct file *file, struct intent_store *store,
             const struct fatbatch_options *options, struct fatbatch **ret)
 {
   struct fatbatch *fb;
@@ -57,6 +65,8 @@ engine_new (struct disk *disk, struct file *file,
   if (!fb) {
     disk_free (disk);
     file_close (file);
+    if (store)
+      store->ops->free (store);
     return -ENOMEM;
   }
   memset (fb, 0, sizeof *fb);
@@ -65,14 +75,20 @@ engine_new (struct disk *disk, struct file *file,
     options->cache == FATBATCH_DIRECTSYNC;
   fb->disk = disk;
   fb->file = file;
+  fb->store = store;
   atomic_init (&fb->writable, file == NULL);
   pthread_mutex_init (&fb->scan_lock, NULL);
   pthread_mutex_init (&fb->writable_lock, NULL);
-  sharedlock_init (&fb->layout_lock);
+  epoch_init (&fb->epoch);
   rangelock_init (&fb->ranges);
   commit_init (&fb->commit, disk, options->cache == FATBATCH_UNSAFE);
+  mirror_init (&fb->mirror, disk, &fb->commit, &fb->stats, store, options);
 
   r = engine_scan_layout (fb);
+  if (r == 0)
+    r = find_left (fb);
+  if (r == 0 && !file)
+    r = recover (fb);
   if (r < 0) {
     fatbatch_close (fb);
     return r;
@@ -86,14 +102,18 @@ fatbatch_close (struct fatbatch *fb)
 {
   if (!fb)
     return;
+  mirror_settle (&fb->mirror, true);
+  mirror_release (&fb->mirror);
   commit_release (&fb->commit);
   rangelock_release (&fb->ranges);
-  sharedlock_release (&fb->layout_lock);
+  epoch_release (&fb->epoch);
   pthread_mutex_destroy (&fb->writable_lock);
   pthread_mutex_destroy (&fb->scan_lock);
   layout_free (fb->layout);
   disk_free (fb->disk);
   file_close (fb->file);
+  if (fb->store)
+    fb->store->ops->free (fb->store);
   free (fb);
 }
 
@@ -128,28 +148,81 @@ choose_disk (struct file *file, enum fatbatch_io io, struct disk **ret,
                             fatbatch_strerror (-r)) : 0;
 }
 
+/* Where the intent record is: beside the image, if nothing else is said.  A
+ * block device has no such place.
+ */
+static int
+choose_store (const struct file *file, const struct fatbatch_options *options,
+              struct intent_store **ret, struct fatbatch_error *err)
+{
+  CLEANUP_FREE char *beside = NULL;
+  const char *path = options->intent;
+  int r;
+
+  if (!path && file->is_block)
+    return 0;
+  if (!path) {
+    if (asprintf (&beside, "%s.fatbatch", file->path) == -1)
+      return error_set (err, -ENOMEM, "%s: %s", file->path,
+                        fatbatch_strerror (ENOMEM));
+    path = beside;
+  }
+  r = intent_file_new (path, options->cache == FATBATCH_UNSAFE, ret);
+  return r < 0 ? error_set (err, r, "%s: %s", path, fatbatch_strerror (-r))
+    : 0;
+}
+
+/* A user of a block device wonders why FAT mirrors are not deferred. */
+static void
+tell_if_no_place (struct fatbatch *fb)
+{
+  struct mirror_volume volume;
+  struct fatbatch_error notice;
+  size_t i;
+
+  if (fb->store || fb->options.no_intent ||
+      fb->options.durability == FATBATCH_DURABILITY_BLOCK)
+    return;
+  for (i = 0; i < fb->layout->nr_volumes; ++i)
+    if (mirror_volume_of (&fb->layout->volumes[i], &volume))
+      break;
+  if (i == fb->layout->nr_volumes)
+    return;
+  error_set (&notice, 0, "%s: a block device has no place for an intent record "
+             "beside it: FAT mirrors are written at once, which is slower "
+             "(intent=PATH gives it one, intent=none says that this is meant)",
+             fb->file->path);
+  tell (fb, true, notice.message);
+}
+
 int
 fatbatch_open (const char *path, const struct fatbatch_options *options,
                struct fatbatch **ret, struct fatbatch_error *err)
 {
   bool direct = options->cache == FATBATCH_NONE ||
     options->cache == FATBATCH_DIRECTSYNC;
+  struct intent_store *store = NULL;
   struct file *file;
   struct disk *disk;
-  int uring_error, r;
+  int uring_error = 0, r;
 
   r = file_open (path, direct, options->lock, &file, err);
   if (r < 0)
     return r;
-  r = choose_disk (file, options->io, &disk, &uring_error, err);
+  r = choose_store (file, options, &store, err);
+  if (r == 0)
+    r = choose_disk (file, options->io, &disk, &uring_error, err);
   if (r < 0) {
+    if (store)
+      store->ops->free (store);
     file_close (file);
     return r;
   }
-  r = engine_new (disk, file, options, ret);
+  r = engine_new (disk, file, store, options, ret);
   if (r < 0)
     return error_set (err, r, "%s: %s", path, fatbatch_strerror (-r));
   (*ret)->uring_error = uring_error;
+  tell_if_no_place (*ret);
   return 0;
 }
 
@@ -162,9 +235,17 @@ fatbatch_set_writable (struct fatbatch *fb, struct fatbatch_error *err)
   if (atomic_load (&fb->writable))
     return 0;
   r = file_set_writable (fb->file, err);
-  if (r == 0)
-    atomic_store (&fb->writable, true);
-  return r;
+  if (r < 0)
+    return r;
+  r = recover (fb);
+  if (r < 0)
+    return error_set (err, r, "%s: bringing back the FAT mirrors that a run "
+                      "which did not end well has left failed: %s; nothing is "
+                      "lost: %s still says what is to be done",
+                      fb->file->path, fatbatch_strerror (-r),
+                      fb->store->name);
+  atomic_store (&fb->writable, true);
+  return 0;
 }
 
 /* -- Reports ----------------------------------------------------------- */
@@ -234,12 +315,12 @@ fatbatch_describe (struct fatbatch *fb, char *buf, size_t size)
 {
   struct text text = { buf, size, 0 };
   const struct layout *layout;
-  unsigned slot;
+  epoch_token token;
   size_t i;
 
   buf[0] = '\0';
-  slot = sharedlock_lock_shared (&fb->layout_lock);
-  layout = fb->layout;
+  token = epoch_enter (&fb->epoch);
+  layout = atomic_load (&fb->layout);
   if (layout->nr_volumes != 1 || layout->volumes[0].partition != 0)
     text_add (&text, "%s", layout->table == PARTITION_NONE
               ? "no partition table" : partition_table_string (layout->table));
@@ -247,5 +328,5 @@ fatbatch_describe (struct fatbatch *fb, char *buf, size_t size)
     text_add (&text, "; no FAT32 volume");
   for (i = 0; i < layout->nr_volumes; ++i)
     describe_volume (&text, &layout->volumes[i]);
-  sharedlock_unlock_shared (&fb->layout_lock, slot);
+  epoch_leave (token);
 }

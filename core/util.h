@@ -13,9 +13,11 @@
 #define CLEANUP_FREE __attribute__ ((cleanup (cleanup_free)))
 
 /* Hold a mutex to the end of the scope. */
-#define SCOPED_LOCK(mutex)                                              \
+#define SCOPED_LOCK(mutex) SCOPED_LOCK_AT (mutex, __LINE__)
+#define SCOPED_LOCK_AT(mutex, line) SCOPED_LOCK_NAMED (mutex, line)
+#define SCOPED_LOCK_NAMED(mutex, line)                                  \
   __attribute__ ((cleanup (cleanup_mutex_unlock), unused))              \
-  pthread_mutex_t *scoped_lock_ = lock_mutex (mutex)
+  pthread_mutex_t *scoped_lock_##line = lock_mutex (mutex)
 
 static inline void
 cleanup_free (void *ptr)

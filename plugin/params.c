@@ -13,11 +13,16 @@
 
 /* Values in the order of their enum. */
 #define CACHE_NAMES "writeback", "writethrough", "none", "directsync", "unsafe"
+#define DURABILITY_NAMES "fat", "block"
 #define IO_NAMES "auto", "uring", "posix"
 
 static const char *const cache_names[] = { CACHE_NAMES, NULL };
+static const char *const durability_names[] = { DURABILITY_NAMES, NULL };
 static const char *const io_names[] = { IO_NAMES, NULL };
 static const char *const lock_names[] = { "off", "on", NULL };
+
+#define MIRROR_DELAY_MAX 3600           /* seconds */
+#define MIRROR_BATCH_MAX (64 * 1024 * 1024)
 
 /* All values in one line. */
 static const char *
@@ -64,6 +69,70 @@ set_path (struct params *params, const char *value)
   return params->path ? 0 : -1;
 }
 
+static int
+set_intent (struct params *params, const char *value)
+{
+  free (params->intent);
+  params->intent = NULL;
+  params->options.no_intent = strcmp (value, "none") == 0;
+  if (params->options.no_intent)
+    return 0;
+  if (value[0] == '\0') {
+    nbdkit_error ("intent=: is empty; give the path of a file that may be "
+                  "made, or none");
+    return -1;
+  }
+  params->intent = nbdkit_absolute_path (value);
+  return params->intent ? 0 : -1;
+}
+
+/* Seconds with a fraction, as milliseconds; false if it is something else.
+ * By hand: strtod(3) wants the locale's decimal point, and takes more.
+ */
+static bool
+parse_seconds (const char *value, uint32_t *ret)
+{
+  uint64_t ms = 0;
+  unsigned scale = 1000, digits = 0;
+
+  for (; *value >= '0' && *value <= '9'; ++value, ++digits) {
+    ms = ms * 10 + (*value - '0') * 1000;
+    if (ms > MIRROR_DELAY_MAX * 1000)
+      return false;
+  }
+  if (*value == '.')
+    for (++value; *value >= '0' && *value <= '9'; ++value, ++digits)
+      ms += (*value - '0') * (scale /= 10);
+  *ret = ms;
+  return *value == '\0' && digits > 0 && ms <= MIRROR_DELAY_MAX * 1000;
+}
+
+static int
+set_delay (struct params *params, const char *value)
+{
+  if (parse_seconds (value, &params->options.mirror_delay_ms))
+    return 0;
+  nbdkit_error ("mirror-delay=%s: must be a number of seconds, from 0 to %d, "
+                "such as 0.5", value, MIRROR_DELAY_MAX);
+  return -1;
+}
+
+static int
+set_batch (struct params *params, const char *value)
+{
+  int64_t size = nbdkit_parse_size (value);
+
+  if (size == -1)
+    return -1;                  /* has named the value */
+  if (size < 1 || size > MIRROR_BATCH_MAX) {
+    nbdkit_error ("mirror-batch=%s: must be from 1 to %d bytes; such as 1M",
+                  value, MIRROR_BATCH_MAX);
+    return -1;
+  }
+  params->options.mirror_batch = size;
+  return 0;
+}
+
 int
 params_set (struct params *params, const char *key, const char *value)
 {
@@ -71,11 +140,22 @@ params_set (struct params *params, const char *key, const char *value)
 
   if (strcmp (key, "file") == 0)
     return set_path (params, value);
+  if (strcmp (key, "intent") == 0)
+    return set_intent (params, value);
+  if (strcmp (key, "mirror-delay") == 0)
+    return set_delay (params, value);
+  if (strcmp (key, "mirror-batch") == 0)
+    return set_batch (params, value);
 
   if (strcmp (key, "cache") == 0) {
     i = parse_choice (key, value, cache_names);
     if (i >= 0)
       params->options.cache = i;
+  }
+  else if (strcmp (key, "durability") == 0) {
+    i = parse_choice (key, value, durability_names);
+    if (i >= 0)
+      params->options.durability = i;
   }
   else if (strcmp (key, "io") == 0) {
     i = parse_choice (key, value, io_names);
@@ -88,8 +168,9 @@ params_set (struct params *params, const char *key, const char *value)
       params->options.lock = i;
   }
   else {
-    nbdkit_error ("%s=%s: unknown parameter; known are: file, cache, io, "
-                  "lock (see nbdkit --help with this plugin)", key, value);
+    nbdkit_error ("%s=%s: unknown parameter; known are: file, cache, "
+                  "durability, mirror-delay, mirror-batch, intent, io, lock "
+                  "(see nbdkit --help with this plugin)", key, value);
     return -1;
   }
   return i < 0 ? -1 : 0;
@@ -109,7 +190,8 @@ void
 params_release (struct params *params)
 {
   free (params->path);
-  params->path = NULL;
+  free (params->intent);
+  params->path = params->intent = NULL;
 }
 
 const char *
@@ -128,4 +210,10 @@ const char *
 params_io_names (void)
 {
   return join_names (io_names, " ");
+}
+
+const char *
+params_durability_names (void)
+{
+  return join_names (durability_names, " ");
 }

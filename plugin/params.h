@@ -11,10 +11,13 @@
 
 struct params {
   char *path;                   /* absolute: nbdkit changes its folder */
+  char *intent;                 /* likewise; NULL: beside the image */
   struct fatbatch_options options;
 };
 
-#define PARAMS_DEFAULT { .options = { .lock = true } }
+#define PARAMS_DEFAULT { .options = {                                   \
+  .lock = true, .mirror_delay_ms = 500, .mirror_batch = 1024 * 1024,    \
+} }
 
 #define PARAMS_HELP                                                     \
   "file=<FILENAME>  (required) The disk image to serve: a raw image or\n" \
@@ -24,6 +27,19 @@ struct params {
   "                 Page cache or O_DIRECT, and whether each write is\n" \
   "                 durable when acknowledged, as in QEMU\n"            \
   "                 (default: writeback).\n"                            \
+  "durability=fat|block\n"                                              \
+  "                 fat: a write to the second FAT that repeats the first\n" \
+  "                 is done later, with many others, and survives a crash\n" \
+  "                 by an intent record.  block: NBD's letter, request by\n" \
+  "                 request (default: fat).\n"                           \
+  "mirror-delay=<SECONDS>\n"                                            \
+  "                 How much later, at most (default: 0.5).\n"          \
+  "mirror-batch=<SIZE>\n"                                               \
+  "                 How much is put off, at most (default: 1M).\n"      \
+  "intent=<FILENAME>|none\n"                                            \
+  "                 Where the intent record is (default: the image's path\n" \
+  "                 with .fatbatch at its end); none: no record, and\n"  \
+  "                 nothing is put off.\n"                              \
   "io=auto|uring|posix\n"                                               \
   "                 How the image is accessed (default: auto: io_uring,\n" \
   "                 or posix where it is missing or forbidden).\n"      \
@@ -39,6 +55,7 @@ extern void params_release (struct params *params);
 /* For reports: the chosen cache mode; all allowed values. */
 extern const char *params_cache_name (const struct params *params);
 extern const char *params_cache_names (void);
+extern const char *params_durability_names (void);
 extern const char *params_io_names (void);
 
 #endif /* FATBATCH_PARAMS_H */

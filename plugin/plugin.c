@@ -13,9 +13,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NBDKIT_API_VERSION 2
 #include <nbdkit-plugin.h>
@@ -27,12 +30,15 @@
 
 /* -D fatbatch.requests=1: each request in the debug log.
  * -D fatbatch.stats=1: the counters, when the server stops.
+ * -D fatbatch.crash=N: die at point N (enum fatbatch_point), for tests.
  */
 NBDKIT_DLL_PUBLIC int fatbatch_debug_requests = 0;
 NBDKIT_DLL_PUBLIC int fatbatch_debug_stats = 0;
+NBDKIT_DLL_PUBLIC int fatbatch_debug_crash = 0;
 
 static struct params params = PARAMS_DEFAULT;
 static struct fatbatch *fb;
+static atomic_uint nr_connections;
 
 /* A connection. */
 struct connection {
@@ -53,6 +59,25 @@ plugin_config_complete (void)
   return params_check (&params);
 }
 
+/* nbdkit has no other way than an error to say something to everybody. */
+static void
+notice (void *opaque, bool problem, const char *message)
+{
+  (void) opaque;
+  if (problem)
+    nbdkit_error ("%s", message);
+  else
+    nbdkit_debug ("%s", message);
+}
+
+static void
+reached (void *opaque, enum fatbatch_point point)
+{
+  (void) opaque;
+  if (fatbatch_debug_crash == (int) point)
+    kill (getpid (), SIGKILL);
+}
+
 /* The last moment at which the user sees an error on the terminal. */
 static int
 plugin_get_ready (void)
@@ -62,6 +87,9 @@ plugin_get_ready (void)
   char text[256];
   int r;
 
+  params.options.intent = params.intent;
+  params.options.notice = notice;
+  params.options.reached = reached;
   r = fatbatch_open (params.path, &params.options, &fb, &err);
   if (r < 0) {
     nbdkit_error ("%s", err.message);
@@ -104,6 +132,7 @@ plugin_dump_plugin (void)
 {
   printf ("fatbatch_version=%s\n", PACKAGE_VERSION);
   printf ("fatbatch_cache_modes=%s\n", params_cache_names ());
+  printf ("fatbatch_durability=%s\n", params_durability_names ());
   printf ("fatbatch_io=%s\n", params_io_names ());
   printf ("fatbatch_io_uring=%s\n",
           fatbatch_probe_uring () == 0 ? "yes" : "no");
@@ -149,13 +178,26 @@ plugin_open (int readonly)
     free (conn);
     return NULL;
   }
+  atomic_fetch_add (&nr_connections, 1);
   return conn;
 }
 
+/* When nobody is left, the image alone should be complete: it may be copied
+ * now.  Failures have been latched, and the record stays.
+ */
 static void
 plugin_close (void *handle)
 {
+  int r;
+
   free (handle);
+  if (atomic_fetch_sub (&nr_connections, 1) > 1)
+    return;
+  r = fatbatch_settle (fb);
+  if (r < 0)
+    nbdkit_error ("%s: deferred FAT mirrors could not be written: %s; they "
+                  "will be when the image is served the next time",
+                  params.path, fatbatch_strerror (-r));
 }
 
 static const char *

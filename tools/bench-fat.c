@@ -26,13 +26,6 @@ store_le16 (uint8_t *p, uint32_t value)
   p[1] = (uint8_t) (value >> 8);
 }
 
-static void
-store_le32 (uint8_t *p, uint32_t value)
-{
-  store_le16 (p, value);
-  store_le16 (p + 2, value >> 16);
-}
-
 uint64_t
 volume_fat_sector (const struct volume *volume, unsigned fat,
                    uint32_t cluster)

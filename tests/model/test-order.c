@@ -104,7 +104,7 @@ new_engine (uint32_t align)
   struct fatbatch *fb;
 
   memset (gd->bytes + 4096, 0xee, FAR_AWAY);
-  if (engine_new (&gd->disk, NULL, &options, &fb) < 0)
+  if (engine_new (&gd->disk, NULL, NULL, &options, &fb) < 0)
     test_fail ("engine_new");
   return fb;
 }
@@ -118,7 +118,8 @@ wait_queued (struct fatbatch *fb, unsigned n, unsigned actor)
   struct gate_disk *gd = (struct gate_disk *) fb->disk;
   time_t end = time (NULL) + GATE_SECONDS;
 
-  while (rangelock_count_waiting (&fb->ranges) < n) {
+  while (rangelock_count_waiting (&fb->ranges) +
+         rangelock_count_waiting (&fb->disk->blocks) < n) {
     if (gate_has_entered (gd, actor))
       test_fail ("%s: %c reached the disk while A was there", gate_row,
                  'A' + actor - A);

@@ -29,7 +29,7 @@ setup (void)
   };
 
   gd = gated_new (SIZE, 1);
-  CHECK_EQ (engine_new (&gd->disk, NULL, &options, &fb), 0);
+  CHECK_EQ (engine_new (&gd->disk, NULL, NULL, &options, &fb), 0);
 }
 
 static void

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Mirrors: the thread, beginning and end.  The states and rules are in mirror.h. */
+
+#include <config.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "mirror-window.h"
+#include "util.h"
+
+/* -- The thread ---------------------------------------------------------- */
+
+/* Windows that make room together: those that have not been written to for the
+ * longest.
+ */
+#define EVICT 8
+
+/* An armed window in which nothing has happened for so long is disarmed. */
+#define QUIET_NS UINT64_C (5000000000)
+
+/* Before when the EVICT oldest were written to last. */
+static uint64_t
+eviction_limit_locked (const struct mirror *m)
+{
+  uint64_t limit = 0, next;
+  unsigned i, n;
+
+  for (n = 0; n < EVICT; ++n) {
+    next = UINT64_MAX;
+    for (i = 0; i < m->nr_windows; ++i)
+      if (m->window[i]->touched > limit)
+        next = min_u64 (next, m->window[i]->touched);
+    if (next < UINT64_MAX)
+      limit = next;
+  }
+  return limit;
+}
+
+enum work { WORK_NONE, WORK_SYNC, WORK_DISARM, WORK_EVICT };
+
+/* What is to be done now, or when to look again. */
+static enum work
+find_work_locked (struct mirror *m, uint64_t now, uint64_t *deadline)
+{
+  unsigned i;
+
+  *deadline = UINT64_MAX;
+  if (commit_has_failed (m->commit))
+    return WORK_NONE;           /* rule 8 */
+  if (m->room_wanted)
+    return WORK_EVICT;
+  if (m->dirty_bytes > 0 && m->dirty_bytes >= m->batch)
+    return WORK_SYNC;
+  for (i = 0; i < m->nr_windows; ++i) {
+    const struct mirror_window *w = m->window[i];
+
+    if (w->block == 0)
+      continue;
+    if (w->dirty > 0) {
+      if (w->dirty_since + m->delay_ns <= now)
+        return WORK_SYNC;
+      *deadline = min_u64 (*deadline, w->dirty_since + m->delay_ns);
+    }
+    if (w->touched + QUIET_NS <= now)
+      return WORK_DISARM;
+    *deadline = min_u64 (*deadline, w->touched + QUIET_NS);
+  }
+  return WORK_NONE;
+}
+
+static void
+wait_locked (struct mirror *m, uint64_t deadline)
+{
+  struct timespec ts = {
+    .tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000,
+  };
+
+  if (deadline == UINT64_MAX)
+    pthread_cond_wait (&m->changed, &m->lock);
+  else
+    pthread_cond_timedwait (&m->changed, &m->lock, &ts);
+}
+
+/* What fails here has been latched; requests are told. */
+static void
+do_work (struct mirror *m, enum work work, uint64_t eviction_limit)
+{
+  if (work == WORK_EVICT)
+    mirror_evict (m, eviction_limit);
+  else
+    mirror_sync_idle (m, work == WORK_DISARM ? mirror_now () - QUIET_NS : 0);
+}
+
+static void *
+run (void *opaque)
+{
+  struct mirror *m = opaque;
+  uint64_t deadline, limit;
+  enum work work;
+
+  pthread_mutex_lock (&m->lock);
+  while (!m->stop) {
+    work = find_work_locked (m, mirror_now (), &deadline);
+    if (work == WORK_NONE) {
+      wait_locked (m, deadline);
+      continue;
+    }
+    m->room_wanted = false;
+    limit = eviction_limit_locked (m);
+    pthread_mutex_unlock (&m->lock);
+    do_work (m, work, limit);
+    pthread_mutex_lock (&m->lock);
+  }
+  pthread_mutex_unlock (&m->lock);
+  return NULL;
+}
+
+int
+mirror_wake_thread_locked (struct mirror *m)
+{
+  int r;
+
+  if (m->thread_runs) {
+    pthread_cond_broadcast (&m->changed);
+    return 0;
+  }
+  r = pthread_create (&m->thread, NULL, run, m);
+  m->thread_runs = r == 0;
+  return -r;
+}
+
+/* -- Beginning and end ---------------------------------------------------- */
+
+void
+mirror_set_layout (struct mirror *m, const struct layout *layout)
+{
+  unsigned i;
+
+  SCOPED_LOCK (&m->lock);
+  m->layout_durable = false;
+  m->nr_watched = layout->nr_watched <= COMMIT_RANGES_MAX
+    ? layout->nr_watched : 0;
+  for (i = 0; i < m->nr_watched; ++i)
+    m->watched[i] = (struct commit_range) {
+      layout->watched[i].start, layout->watched[i].end
+    };
+}
+
+void
+mirror_init (struct mirror *m, struct disk *disk, struct commit *commit,
+             struct stats *stats, struct intent_store *store,
+             const struct fatbatch_options *options)
+{
+  pthread_condattr_t attr;
+
+  memset (m, 0, sizeof *m);
+  m->disk = disk;
+  m->commit = commit;
+  m->stats = stats;
+  m->enabled = store && !options->no_intent &&
+    options->durability == FATBATCH_DURABILITY_FAT;
+  m->delay_ns = options->mirror_delay_ms * UINT64_C (1000000);
+  m->batch = options->mirror_batch;
+  m->notice = options->notice;
+  m->notice_opaque = options->notice_opaque;
+  m->reached = options->reached;
+  m->reached_opaque = options->reached_opaque;
+  pthread_mutex_init (&m->sync_lock, NULL);
+  pthread_mutex_init (&m->intent_lock, NULL);
+  pthread_mutex_init (&m->lock, NULL);
+  pthread_condattr_init (&attr);
+  pthread_condattr_setclock (&attr, CLOCK_MONOTONIC);
+  pthread_cond_init (&m->changed, &attr);
+  pthread_condattr_destroy (&attr);
+  rangelock_init (&m->slots);
+  if (store)
+    intent_init (&m->intent, store, disk->size);
+}
+
+void
+mirror_release (struct mirror *m)
+{
+  {
+    SCOPED_LOCK (&m->lock);
+    m->stop = true;
+    pthread_cond_broadcast (&m->changed);
+  }
+  if (m->thread_runs)
+    pthread_join (m->thread, NULL);
+  while (m->nr_windows > 0)
+    mirror_forget (m, m->window[m->nr_windows - 1]);
+  free (m->left);
+  rangelock_release (&m->slots);
+  pthread_cond_destroy (&m->changed);
+  pthread_mutex_destroy (&m->lock);
+  pthread_mutex_destroy (&m->intent_lock);
+  pthread_mutex_destroy (&m->sync_lock);
+}

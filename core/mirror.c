@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Mirrors: writes.  The states and rules are in mirror.h. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "mirror-window.h"
+#include "util.h"
+
+/* Does a write make the windows that it misses? */
+static bool
+makes_windows (const struct mirror *m, const struct disk_op *op)
+{
+  return m->enabled && op->length <= MIRROR_WRITE_MAX &&
+    !atomic_load (&m->intent_broken);
+}
+
+/* Widen bytes of FAT 1 to whole windows. */
+static void
+widen (const struct mirror_volume *volume, uint64_t *start, uint64_t *end)
+{
+  *start = volume->fat1 + align_down (*start - volume->fat1, FATTABLE_WINDOW);
+  *end = min_u64 (align_up (*end - volume->fat1, FATTABLE_WINDOW),
+                  volume->size) + volume->fat1;
+}
+
+/* -- Writes to FAT 1 ---------------------------------------------------- */
+
+/* Deferred slots among them keep their bytes: DEFERRED -> DIVERGED. */
+static void
+keep_old_bytes (struct mirror *m, const struct mirror_slots *s)
+{
+  struct mirror_window *w = s->w;
+  unsigned i;
+
+  SCOPED_LOCK (&m->lock);
+  w->touched = mirror_now ();
+  for (i = s->first; i < s->last; ++i) {
+    size_t at = (size_t) i * w->slot_size;
+
+    if (w->state[i] != DEFERRED)
+      continue;
+    memcpy (w->kept + at, w->fat->bytes + at, w->slot_size);
+    mirror_set_state_locked (m, w, i, DIVERGED);
+    stats_add (m->stats, STATS_mirrors_diverged, 1);
+  }
+}
+
+static void
+note_change (struct mirror *m, const struct mirror_slots *s, uint64_t *changes)
+{
+  unsigned i;
+
+  SCOPED_LOCK (&m->lock);
+  if (*changes == 0)
+    *changes = ++m->changes;
+  for (i = s->first; i < s->last; ++i)
+    s->w->fat1_changed[i] = *changes;
+}
+
+int
+mirror_write_fat1 (struct mirror *m, const struct mirror_volume *volume,
+                   struct disk_op *op, struct mirror_commit *commit)
+{
+  uint64_t start = op->offset, end = op->offset + op->length;
+  struct range range;
+  struct mirror_slots s;
+  int r;
+
+  *commit = (struct mirror_commit) { start, end, 0 };
+  start = volume->fat1 + align_down (start - volume->fat1,
+                                     volume->sector_size);
+  end = volume->fat1 + align_up (end - volume->fat1, volume->sector_size);
+
+  range_lock (&m->slots, &range, start, end, true);
+  if (makes_windows (m, op) && !mirror_has_windows (m, volume, start, end)) {
+    uint64_t wide_start = start, wide_end = end;
+
+    range_unlock (&m->slots, &range);
+    widen (volume, &wide_start, &wide_end);
+    range_lock (&m->slots, &range, wide_start, wide_end, true);
+    mirror_make_windows (m, volume, start, end);
+  }
+
+  MIRROR_FOR_EACH_SLOTS (m, start, end, &s)
+    keep_old_bytes (m, &s);
+  r = disk_submit (m->disk, op, 1);
+  MIRROR_FOR_EACH_SLOTS (m, start, end, &s) {
+    if (r == 0)
+      fat_window_update (s.w->fat, op);
+    else
+      fat_window_reload (s.w->fat, m->disk, start, end);
+    note_change (m, &s, &commit->changes);
+  }
+  range_unlock (&m->slots, &range);
+  return r;
+}
+
+/* Slots of which only a part was synced stay as they are. */
+void
+mirror_committed (struct mirror *m, const struct mirror_commit *commit)
+{
+  unsigned i, slot;
+
+  if (commit->changes == 0)
+    return;
+  SCOPED_LOCK (&m->lock);
+  for (i = mirror_find_locked (m, commit->start); i < m->nr_windows; ++i) {
+    struct mirror_window *w = m->window[i];
+    uint64_t pos = w->fat->start;
+
+    if (pos >= commit->end)
+      break;
+    slot = commit->start <= pos ? 0
+      : (commit->start - pos + w->slot_size - 1) / w->slot_size;
+    for (pos += (uint64_t) slot * w->slot_size;
+         slot < w->nr_slots && pos + w->slot_size <= commit->end;
+         ++slot, pos += w->slot_size)
+      if (w->fat1_changed[slot] <= commit->changes)
+        w->fat1_changed[slot] = 0;
+  }
+}
+
+/* -- Writes to the mirror ----------------------------------------------- */
+
+/* A mirror write, and what it is in terms of FAT 1. */
+struct mirror_op {
+  const struct mirror_volume *volume;
+  struct disk_op *op;
+  uint64_t start, end;          /* bytes of FAT 1; whole slots */
+};
+
+/* Bytes of op that are slot i's; false if it has only a part of the slot. */
+static bool
+slot_equals (const struct mirror_op *mo, const struct mirror_window *w,
+             unsigned i)
+{
+  uint64_t at = w->fat->start + (uint64_t) i * w->slot_size;
+  uint64_t start = at - mo->volume->fat1 + mo->volume->mirror;
+  uint64_t end = start + w->slot_size;
+
+  return mo->op->offset <= start && end <= mo->op->offset + mo->op->length &&
+    fat_window_equals (w->fat, at, mo->op, start, end);
+}
+
+/* Whole slots, all with windows, all equal to FAT 1. */
+static bool
+all_equal (struct mirror *m, const struct mirror_op *mo)
+{
+  uint64_t seen = mo->start;
+  struct mirror_slots s;
+  unsigned i;
+
+  MIRROR_FOR_EACH_SLOTS (m, mo->start, mo->end, &s) {
+    if (s.w->fat->start > seen)
+      return false;             /* a window is missing */
+    seen = mirror_window_end (s.w);
+    for (i = s.first; i < s.last; ++i)
+      if (!slot_equals (mo, s.w, i))
+        return false;
+  }
+  return seen >= mo->end;
+}
+
+static bool
+all_recorded (const struct mirror_slots *s)
+{
+  unsigned i;
+
+  if (s->w->block == 0)
+    return false;
+  for (i = s->first; i < s->last; ++i)
+    if (!mirror_bit (s->w->recorded, i))
+      return false;
+  return true;
+}
+
+/* See to it that the record has all slots of an equal write (rule 1).  An armed
+ * window is not armed again for a write that needs no sync: such writes are
+ * not made slower than in place.  0; 1: can't be, do it in place; -errno.
+ */
+static int
+arm_windows (struct mirror *m, const struct mirror_op *mo, bool durable)
+{
+  struct mirror_slots s;
+  int r;
+
+  {
+    SCOPED_LOCK (&m->lock);
+    if (m->frozen)
+      return 1;
+  }
+  MIRROR_FOR_EACH_SLOTS (m, mo->start, mo->end, &s) {
+    if (all_recorded (&s))
+      continue;
+    if (s.w->block != 0 && !durable)
+      return 1;
+    r = mirror_arm (m, s.w, s.first, s.last);
+    if (r != 0)
+      return r;
+  }
+  return 0;
+}
+
+/* -> DEFERRED.  What has to be synced first is FAT 1 (rule 3). */
+static int
+defer (struct mirror *m, const struct mirror_op *mo,
+       struct mirror_commit *commit)
+{
+  struct mirror_slots s;
+  uint64_t at;
+  unsigned i;
+
+  *commit = (struct mirror_commit) { 0 };
+  MIRROR_FOR_EACH_SLOTS (m, mo->start, mo->end, &s) {
+    struct mirror_window *w = s.w;
+
+    uint64_t dirty;
+
+    SCOPED_LOCK (&m->lock);
+    dirty = m->dirty_bytes;
+    w->touched = mirror_now ();
+    commit->changes = m->changes;
+    for (i = s.first; i < s.last; ++i) {
+      at = w->fat->start + (uint64_t) i * w->slot_size;
+      mirror_set_state_locked (m, w, i, DEFERRED);
+      mirror_set_bit (w->equal, i, true);
+      if (w->fat1_changed[i] == 0)
+        continue;
+      if (commit->start == commit->end)
+        commit->start = at;
+      commit->end = at + w->slot_size;
+    }
+    stats_add (m->stats, STATS_mirrors_deferred, s.last - s.first);
+    if ((dirty == 0 || dirty < m->batch) &&
+        (dirty == 0 || m->dirty_bytes >= m->batch))
+      mirror_wake_thread_locked (m);
+  }
+  return 0;
+}
+
+/* Before a write in place: nothing in flight may land on top of it, and if it
+ * is not equal the record must not have its slots (rule 4).
+ */
+static int
+prepare_in_place (struct mirror *m, const struct mirror_op *mo, bool equal)
+{
+  struct mirror_slots s;
+  unsigned i;
+  int r;
+
+  MIRROR_FOR_EACH_SLOTS (m, mo->start, mo->end, &s) {
+    for (i = s.first; !equal && i < s.last; ++i)
+      if (mirror_bit (s.w->recorded, i))
+        break;
+    if (!equal && i < s.last) {
+      r = mirror_drain (m, s.w);
+      if (r < 0)
+        return r;
+    }
+    SCOPED_LOCK (&m->lock);
+    while (s.w->in_flight > 0)
+      pthread_cond_wait (&m->changed, &m->lock);
+  }
+  return 0;
+}
+
+/* After it: the image has the bytes, or if it failed who knows what. */
+static void
+finish_in_place (struct mirror *m, const struct mirror_op *mo, int result)
+{
+  uint8_t buf[4096];            /* a slot */
+  struct mirror_slots s;
+  unsigned i;
+
+  MIRROR_FOR_EACH_SLOTS (m, mo->start, mo->end, &s) {
+    struct mirror_window *w = s.w;
+
+    for (i = s.first; i < s.last; ++i) {
+      size_t at = (size_t) i * w->slot_size;
+      bool equal = result == 0 && !w->fat->unreadable &&
+        (slot_equals (mo, w, i) ||
+         (disk_read (m->disk, buf, w->slot_size, w->mirror + at) == 0 &&
+          memcmp (buf, w->fat->bytes + at, w->slot_size) == 0));
+
+      SCOPED_LOCK (&m->lock);
+      w->touched = mirror_now ();
+      mirror_set_bit (w->equal, i, equal);
+      if (result == 0 && w->state[i] != CLEAN)
+        mirror_set_state_locked (m, w, i, WRITTEN);
+    }
+  }
+}
+
+static int
+write_in_place (struct mirror *m, const struct mirror_op *mo, bool equal)
+{
+  int r = prepare_in_place (m, mo, equal);
+
+  if (r < 0)
+    return r;
+  r = disk_submit (m->disk, mo->op, 1);
+  finish_in_place (m, mo, r);
+  return r;
+}
+
+int
+mirror_write_mirror (struct mirror *m, const struct mirror_volume *volume,
+                     struct disk_op *op, bool durable,
+                     struct mirror_commit *commit)
+{
+  uint64_t start = op->offset - volume->mirror, end = start + op->length;
+  struct mirror_op mo = {
+    .volume = volume, .op = op,
+    .start = volume->fat1 + align_down (start, volume->sector_size),
+    .end = volume->fat1 + align_up (end, volume->sector_size),
+  };
+  struct range range;
+  bool equal;
+  int r = 1;
+
+  *commit = (struct mirror_commit) { op->offset, op->offset + op->length, 0 };
+  start = mo.start;
+  end = mo.end;
+  widen (volume, &start, &end);
+  range_lock (&m->slots, &range, start, end, true);
+  if (makes_windows (m, op))
+    mirror_make_windows (m, volume, mo.start, mo.end);
+  equal = all_equal (m, &mo);
+  if (equal)
+    r = arm_windows (m, &mo, durable);
+  if (r == 0)
+    r = defer (m, &mo, commit);
+  else if (r == 1)
+    r = write_in_place (m, &mo, equal);
+  range_unlock (&m->slots, &range);
+  return r;
+}
+
+/* -- All other writes to FATs ------------------------------------------- */
+
+int
+mirror_write_across (struct mirror *m, uint64_t start, uint64_t end,
+                     struct disk_op *op, struct mirror_commit *commit)
+{
+  struct range range;
+  struct mirror_slots s;
+  int r = 0;
+
+  *commit = (struct mirror_commit) { op->offset, op->offset + op->length, 0 };
+  range_lock (&m->slots, &range, start, end, true);
+  MIRROR_FOR_EACH_SLOTS (m, start, end, &s) {
+    r = mirror_drop (m, s.w);
+    if (r < 0)
+      break;
+  }
+  if (r == 0)
+    r = disk_submit (m->disk, op, 1);
+  range_unlock (&m->slots, &range);
+  return r;
+}
