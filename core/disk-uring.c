@@ -253,7 +253,7 @@ uring_submit (struct disk *disk, struct disk_op *ops, size_t nr)
   bool broken = false;
   size_t i, end, done;
 
-  if (nr == 1 && ops[0].kind != DISK_SYNC)
+  if (nr == 1 && (ops[0].kind != DISK_SYNC || file_syncs_ranges (ud->file)))
     return ops[0].result = file_op (ud->file, &ops[0]);
 
   ring = ring_get (ud);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The io_uring leaf of the disk seam: a batch is one submission, and
- * DISK_SYNC is truly ranged, which fdatasync(2) is not: a FUA write of one
- * sector does not wait for gigabytes of other dirty data.
+/* The io_uring leaf of the disk seam: a batch is one submission, and its
+ * operations run at once.
  *
  * Rules:
  *
@@ -14,9 +13,11 @@
  *    sync that failed is not repeated (file.h, rule 3).
  * 3. Order inside a batch is by waiting, not by linked operations, which a
  *    short write would break.
- * 4. A single operation that is not a sync goes by a plain system call in
- *    the caller's thread, and so do zero and discard, which may need a
- *    second try in another way.  A ring would only add a detour.
+ * 4. A single operation goes by a plain system call in the caller's thread,
+ *    and so do zero and discard, which may need a second try in another way.
+ *    A ring would only add a detour: io_uring gives a sync to another thread.
+ *    A sync for which there is no ranged system call (file.h, rule 4) is the
+ *    exception: io_uring's fsync has a range.
  * 5. A ring that fails as a whole is closed; what it did not submit is done
  *    by plain system calls.
  */

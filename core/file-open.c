@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -286,6 +287,20 @@ open_writable (struct file *file, int *fd, int *direct_fd,
   return r < 0 ? lock_error (file, conflict, r, err) : 0;
 }
 
+/* file.h, rule 4.  Some file systems can't (FUSE with direct I/O), and there
+ * may be no room in the address space; then it is done without.
+ */
+static void
+map_image (struct file *file)
+{
+  void *map = MAP_FAILED;
+
+  if (file->size > 0 && file->size <= SIZE_MAX)
+    map = mmap (NULL, file->size, PROT_READ, MAP_SHARED, file->fd, 0);
+  if (map != MAP_FAILED)
+    atomic_store_explicit (&file->map, map, memory_order_release);
+}
+
 int
 file_set_writable (struct file *file, struct fatbatch_error *err)
 {
@@ -299,6 +314,8 @@ file_set_writable (struct file *file, struct fatbatch_error *err)
       r = replace_fd (&fd, file->buffered_fd);
     if (r < 0)
       open_error (file, " for writing", -r, err);
+    else
+      map_image (file);
   }
   if (fd >= 0)
     close (fd);
@@ -312,6 +329,8 @@ file_close (struct file *file)
 {
   if (!file)
     return;
+  if (file->map)
+    munmap (file->map, file->size);
   if (file->fd >= 0 && file->fd != file->buffered_fd)
     close (file->fd);
   if (file->buffered_fd >= 0)

@@ -9,6 +9,7 @@
 #include <linux/falloc.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "file.h"
@@ -215,9 +216,17 @@ file_discard (struct file *file, const struct disk_op *op)
 
 /* Not repeated if it is interrupted (rule 3). */
 static int
-file_sync (const struct file *file)
+file_sync (const struct file *file, const struct disk_op *op)
 {
-  return fdatasync (file->fd) == -1 ? file_sync_error (errno) : 0;
+  char *map = atomic_load_explicit (&file->map, memory_order_acquire);
+  uint64_t start = align_down (op->offset, sysconf (_SC_PAGESIZE));
+  int r;
+
+  if (map && op->length <= file->size)
+    r = msync (map + start, op->offset + op->length - start, MS_SYNC);
+  else
+    r = fdatasync (file->fd);
+  return r == -1 ? file_sync_error (errno) : 0;
 }
 
 int
@@ -232,7 +241,7 @@ file_op (struct file *file, const struct disk_op *op)
   case DISK_DISCARD:
     return file_discard (file, op);
   case DISK_SYNC:
-    return file_sync (file);
+    return file_sync (file, op);
   }
   return -EINVAL;
 }

@@ -13,7 +13,12 @@
  * 3. Nothing here makes data durable but DISK_SYNC.  A sync that failed is
  *    never repeated, whatever its error: the next one may succeed because the
  *    kernel has told of the loss already (commit.h, rule 4).
- * 4. -EOPNOTSUPP is returned for a fast zero of which nothing was done, and
+ * 4. Linux has no ranged fdatasync(2), but msync(2) does just that to a mapping
+ *    (mm/msync.c calls vfs_fsync_range()): so the image is mapped when it
+ *    becomes writable.  The mapping is never read or written.  It belongs to
+ *    fd's open file, so that all syncs are told of write-back errors through
+ *    the same one (commit.h, rule 3).
+ * 5. -EOPNOTSUPP is returned for a fast zero of which nothing was done, and
  *    for nothing else.
  *
  * Locks: none; any number of threads.
@@ -44,6 +49,7 @@ struct file {
   uint32_t preferred_io;        /* bytes */
   bool rotational;
   bool has_extents;             /* SEEK_HOLE works */
+  _Atomic (char *) map;         /* rule 4; NULL: none, sync the whole file */
   atomic_bool no_punch, no_zero_range; /* found unsupported */
 };
 
@@ -70,7 +76,7 @@ extern int file_transfer (const struct file *file, const struct disk_op *op,
                           uint64_t done);
 
 /* One operation of any kind, by plain system calls.  DISK_SYNC syncs the
- * whole file: Linux has no ranged fdatasync(2).
+ * whole file if there is no mapping (rule 4).
  */
 extern int file_op (struct file *file, const struct disk_op *op);
 
@@ -86,6 +92,13 @@ static inline int
 file_sync_error (int err)
 {
   return err == EINTR || err == EAGAIN ? -EIO : -err;
+}
+
+/* Does file_op() sync no more than the range (rule 4)? */
+static inline bool
+file_syncs_ranges (const struct file *file)
+{
+  return atomic_load_explicit (&file->map, memory_order_relaxed) != NULL;
 }
 
 static inline int
