@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Mirrors: a batch of slots on its way into the image.  The states and rules are in mirror.h. */
+/* Mirrors: a batch of slots on its way into the image.  The states and rules
+ * are in mirror.h.
+ */
 
 #include <config.h>
 
@@ -25,6 +27,8 @@ mirror_batch_reserve (struct mirror_batch *b, size_t slots, size_t bytes)
   b->bytes = malloc (bytes);
   b->ops = calloc (slots, sizeof *b->ops);
   b->iov = calloc (slots, sizeof *b->iov);
+  b->slots_max = slots;
+  b->bytes_max = bytes;
   return b->bytes && b->ops && b->iov ? 0 : -ENOMEM;
 }
 
@@ -54,13 +58,14 @@ batch_add (struct mirror_batch *b, uint64_t offset, const uint8_t *bytes,
 
 void
 mirror_batch_collect_locked (struct mirror *m, struct mirror_batch *b,
-                      struct mirror_window *w)
+                             struct mirror_window *w)
 {
   unsigned i;
 
   if (w->dirty == 0)
     return;
-  for (i = 0; i < w->nr_slots; ++i) {
+  for (i = 0; i < w->nr_slots && b->slots < b->slots_max &&
+         b->used + w->slot_size <= b->bytes_max; ++i) {
     size_t at = (size_t) i * w->slot_size;
 
     if (w->state[i] == DEFERRED)

@@ -121,13 +121,6 @@ is_settled (const struct mirror_window *w)
   return true;
 }
 
-/* The slots of several windows, held. */
-struct held {
-  struct mirror_window *windows[MIRROR_WINDOWS_MAX];
-  struct range ranges[MIRROR_WINDOWS_MAX];
-  unsigned nr;
-};
-
 /* The first window that is meant, and starts at `start` or later. */
 static struct mirror_window *
 find_meant_locked (struct mirror *m, uint64_t start, window_test test,
@@ -142,73 +135,37 @@ find_meant_locked (struct mirror *m, uint64_t start, window_test test,
   return NULL;
 }
 
-/* Hold the slots of the windows that are meant, in ascending order, which
- * nobody else does (the caller has sync_lock).  They are looked at again once
- * they are held.
+/* Copy what is dirty into a batch, a window at a time.  Nobody's slots are
+ * held: the bytes of DEFERRED and DIVERGED slots change under `lock` only.
  */
-static void
-hold_windows (struct mirror *m, window_test test, uint64_t since,
-              struct held *held)
-{
-  struct mirror_window *w;
-  uint64_t start = 0, end;
-
-  held->nr = 0;
-  for (;;) {
-    {
-      SCOPED_LOCK (&m->lock);
-      w = find_meant_locked (m, start, test, since);
-      if (!w)
-        return;
-      start = w->fat->start;
-      end = mirror_window_end (w);
-    }
-    range_lock (&m->slots, &held->ranges[held->nr], start, end, true);
-    {
-      SCOPED_LOCK (&m->lock);
-      w = find_meant_locked (m, start, test, since);
-    }
-    if (w && w->fat->start == start)
-      held->windows[held->nr++] = w;
-    else
-      range_unlock (&m->slots, &held->ranges[held->nr]);
-    start = end;
-  }
-}
-
-static void
-release_windows (struct mirror *m, struct held *held)
-{
-  unsigned i;
-
-  for (i = 0; i < held->nr; ++i)
-    range_unlock (&m->slots, &held->ranges[i]);
-  held->nr = 0;
-}
-
-/* Copy what is dirty into a batch, and let the windows go. */
 static int
 collect_all (struct mirror *m, struct mirror_batch *b)
 {
-  struct held held;
+  struct mirror_window *w;
   size_t slots = 0, bytes = 0;
+  uint64_t start = 0;
   unsigned i;
-  int r = 0;
 
-  hold_windows (m, is_dirty, UINT64_MAX, &held);
-  for (i = 0; i < held.nr; ++i) {
-    slots += held.windows[i]->dirty;
-    bytes += (size_t) held.windows[i]->dirty * held.windows[i]->slot_size;
-  }
-  if (held.nr > 0)
-    r = mirror_batch_reserve (b, slots, bytes);
-  if (r == 0) {
+  {
     SCOPED_LOCK (&m->lock);
-    for (i = 0; i < held.nr; ++i)
-      mirror_batch_collect_locked (m, b, held.windows[i]);
+    for (i = 0; i < m->nr_windows; ++i) {
+      slots += m->window[i]->dirty;
+      bytes += (size_t) m->window[i]->dirty * m->window[i]->slot_size;
+    }
   }
-  release_windows (m, &held);
-  return r;
+  if (slots == 0)
+    return 0;
+  if (mirror_batch_reserve (b, slots, bytes) < 0)
+    return -ENOMEM;
+  for (;;) {
+    SCOPED_LOCK (&m->lock);
+    w = find_meant_locked (m, start, is_dirty, UINT64_MAX);
+    if (!w)
+      return 0;
+    start = mirror_window_end (w);
+    if (!w->in_place)
+      mirror_batch_collect_locked (m, b, w);
+  }
 }
 
 /* Idle I/O priority for this thread, or back to normal (ioprio_set(2)). */
@@ -257,18 +214,50 @@ sync_windows (struct mirror *m, bool background)
   return 0;
 }
 
-/* Clear the record of windows in which nothing is deferred.  sync_lock is
- * held.
+/* The bytes of FAT 1 from the first to the last window that is meant. */
+static bool
+find_hull (struct mirror *m, window_test test, uint64_t since, uint64_t *start,
+           uint64_t *end)
+{
+  struct mirror_window *w;
+
+  SCOPED_LOCK (&m->lock);
+  *start = 0;
+  *end = 0;
+  while ((w = find_meant_locked (m, *end, test, since)) != NULL) {
+    if (*end == 0)
+      *start = w->fat->start;
+    *end = mirror_window_end (w);
+  }
+  return *end > 0;
+}
+
+/* Clear the record of windows in which nothing is deferred.  Their slots are
+ * held as one range: one after the other they could meet, in the middle, a
+ * request that has come for all of them.  sync_lock is held.
  */
 static int
 disarm_windows (struct mirror *m, uint64_t since)
 {
-  struct held held;
+  struct mirror_window *windows[MIRROR_WINDOWS_MAX], *w;
+  uint64_t start, end;
+  struct range range;
+  unsigned nr = 0;
   int r;
 
-  hold_windows (m, is_settled, since, &held);
-  r = mirror_clear_record (m, held.windows, held.nr);
-  release_windows (m, &held);
+  if (!find_hull (m, is_settled, since, &start, &end))
+    return 0;
+  range_lock (&m->slots, &range, start, end, true);
+  {
+    SCOPED_LOCK (&m->lock);
+    while ((w = find_meant_locked (m, start, is_settled, since)) != NULL &&
+           mirror_window_end (w) <= end) {
+      windows[nr++] = w;
+      start = mirror_window_end (w);
+    }
+  }
+  r = mirror_clear_record (m, windows, nr);
+  range_unlock (&m->slots, &range);
   return r;
 }
 
@@ -279,12 +268,16 @@ mirror_sync (struct mirror *m)
   return sync_windows (m, false);
 }
 
-void
+int
 mirror_sync_idle (struct mirror *m, uint64_t disarm_since)
 {
+  int r;
+
   SCOPED_LOCK (&m->sync_lock);
-  if (sync_windows (m, true) == 0 && disarm_since > 0)
-    disarm_windows (m, disarm_since);
+  r = sync_windows (m, true);
+  if (r == 0 && disarm_since > 0)
+    r = disarm_windows (m, disarm_since);
+  return r;
 }
 
 int
@@ -355,16 +348,53 @@ mirror_thaw (struct mirror *m)
   m->frozen--;
 }
 
-void
+/* The first window that is not younger than `since`, from *start on, with its
+ * slots held, and *start after it.  False: no more.
+ */
+static bool
+hold_next_window (struct mirror *m, uint64_t since, uint64_t *start,
+                  struct range *range, struct mirror_window **ret)
+{
+  struct mirror_window *w;
+  uint64_t end;
+
+  for (;;) {
+    {
+      SCOPED_LOCK (&m->lock);
+      w = find_meant_locked (m, *start, is_any, since);
+      if (!w)
+        return false;
+      *start = w->fat->start;
+      end = mirror_window_end (w);
+    }
+    range_lock (&m->slots, range, *start, end, true);
+    {
+      SCOPED_LOCK (&m->lock);
+      w = find_meant_locked (m, *start, is_any, since);
+    }
+    if (w && w->fat->start == *start) {
+      *start = end;
+      *ret = w;
+      return true;
+    }
+    range_unlock (&m->slots, range);    /* it has gone, or is in use again */
+    *start = end;
+  }
+}
+
+int
 mirror_evict (struct mirror *m, uint64_t since)
 {
-  struct held held;
-  unsigned i;
+  struct mirror_window *w;
+  uint64_t start = 0;
+  struct range range;
+  int r;
 
   SCOPED_LOCK (&m->sync_lock);
-  hold_windows (m, is_any, since, &held);
-  for (i = 0; i < held.nr; ++i)
-    if (mirror_drop (m, held.windows[i]) < 0)
-      break;
-  release_windows (m, &held);
+  r = sync_windows (m, true);
+  while (r == 0 && hold_next_window (m, since, &start, &range, &w)) {
+    r = mirror_drop (m, w);
+    range_unlock (&m->slots, &range);
+  }
+  return r;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Mirrors: the thread, beginning and end.  The states and rules are in mirror.h. */
+/* Mirrors: the thread, beginning and end.  The states and rules are in
+ * mirror.h.
+ */
 
 #include <config.h>
 
@@ -20,6 +22,8 @@
 
 /* An armed window in which nothing has happened for so long is disarmed. */
 #define QUIET_NS UINT64_C (5000000000)
+
+#define RETRY_NS UINT64_C (100000000)
 
 /* Before when the EVICT oldest were written to last. */
 static uint64_t
@@ -45,6 +49,7 @@ enum work { WORK_NONE, WORK_SYNC, WORK_DISARM, WORK_EVICT };
 static enum work
 find_work_locked (struct mirror *m, uint64_t now, uint64_t *deadline)
 {
+  uint64_t dirty = 0;
   unsigned i;
 
   *deadline = UINT64_MAX;
@@ -52,13 +57,14 @@ find_work_locked (struct mirror *m, uint64_t now, uint64_t *deadline)
     return WORK_NONE;           /* rule 8 */
   if (m->room_wanted)
     return WORK_EVICT;
-  if (m->dirty_bytes > 0 && m->dirty_bytes >= m->batch)
-    return WORK_SYNC;
   for (i = 0; i < m->nr_windows; ++i) {
     const struct mirror_window *w = m->window[i];
 
-    if (w->block == 0)
+    if (w->block == 0 || w->in_place)
       continue;
+    dirty += (uint64_t) w->dirty * w->slot_size;
+    if (dirty > 0 && dirty >= m->batch)
+      return WORK_SYNC;
     if (w->dirty > 0) {
       if (w->dirty_since + m->delay_ns <= now)
         return WORK_SYNC;
@@ -84,14 +90,12 @@ wait_locked (struct mirror *m, uint64_t deadline)
     pthread_cond_timedwait (&m->changed, &m->lock, &ts);
 }
 
-/* What fails here has been latched; requests are told. */
-static void
+/* What the disk failed has been latched, and requests are told. */
+static int
 do_work (struct mirror *m, enum work work, uint64_t eviction_limit)
 {
-  if (work == WORK_EVICT)
-    mirror_evict (m, eviction_limit);
-  else
-    mirror_sync_idle (m, work == WORK_DISARM ? mirror_now () - QUIET_NS : 0);
+  return work == WORK_EVICT ? mirror_evict (m, eviction_limit)
+    : mirror_sync_idle (m, work == WORK_DISARM ? mirror_now () - QUIET_NS : 0);
 }
 
 static void *
@@ -100,6 +104,7 @@ run (void *opaque)
   struct mirror *m = opaque;
   uint64_t deadline, limit;
   enum work work;
+  int r;
 
   pthread_mutex_lock (&m->lock);
   while (!m->stop) {
@@ -111,8 +116,10 @@ run (void *opaque)
     m->room_wanted = false;
     limit = eviction_limit_locked (m);
     pthread_mutex_unlock (&m->lock);
-    do_work (m, work, limit);
+    r = do_work (m, work, limit);
     pthread_mutex_lock (&m->lock);
+    if (r < 0)                  /* no memory: try again, but not at once */
+      wait_locked (m, mirror_now () + RETRY_NS);
   }
   pthread_mutex_unlock (&m->lock);
   return NULL;

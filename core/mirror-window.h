@@ -29,6 +29,8 @@ struct mirror_window {
                                            mirror->changes; 0: durable */
   unsigned dirty;               /* slots DEFERRED or DIVERGED */
   unsigned in_flight;           /* batches with slots of this window */
+  bool in_place;                /* one of its slots is being written in place:
+                                   no batch may start */
   uint64_t dirty_since;         /* ns: the oldest of the dirty ones */
   uint64_t touched;             /* ns: the last write to a FAT */
   uint8_t *kept;                /* bytes of DIVERGED and WRITING slots */
@@ -124,17 +126,18 @@ extern int mirror_drop (struct mirror *m, struct mirror_window *w);
 extern void mirror_forget (struct mirror *m, struct mirror_window *w);
 
 /* For the thread: a batch at idle I/O priority; then, unless disarm_since is
- * 0, disarm windows that were not written to after that.
+ * 0, disarm windows that were not written to after that.  0 or -errno.
  */
-extern void mirror_sync_idle (struct mirror *m, uint64_t disarm_since);
-/* Drop windows that were not written to after `since`. */
-extern void mirror_evict (struct mirror *m, uint64_t since);
+extern int mirror_sync_idle (struct mirror *m, uint64_t disarm_since);
+/* Drop windows that were not written to after `since`.  0 or -errno. */
+extern int mirror_evict (struct mirror *m, uint64_t since);
 
 /* -- Batches (mirror-batch.c) -------------------------------------------- */
 
 struct mirror_batch {
   uint8_t *bytes;               /* of all slots, one after the other */
   size_t used, slots;
+  size_t bytes_max, slots_max;  /* room for as many; the rest is for the next */
   struct disk_op *ops;          /* a run of slots each */
   struct iovec *iov;            /* of each op */
   size_t nr;
@@ -145,7 +148,7 @@ struct mirror_batch {
 /* Room for `slots` slots of `bytes` bytes together.  0 or -ENOMEM. */
 extern int mirror_batch_reserve (struct mirror_batch *b, size_t slots,
                                  size_t bytes);
-/* DEFERRED, DIVERGED -> WRITING, for a window whose slots are held. */
+/* DEFERRED, DIVERGED -> WRITING, as far as there is room. */
 extern void mirror_batch_collect_locked (struct mirror *m,
                                          struct mirror_batch *b,
                                          struct mirror_window *w);

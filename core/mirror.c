@@ -242,8 +242,9 @@ defer (struct mirror *m, const struct mirror_op *mo,
   return 0;
 }
 
-/* Before a write in place: nothing in flight may land on top of it, and if it
- * is not equal the record must not have its slots (rule 4).
+/* Before a write in place: nothing in flight may land on top of it, now or
+ * until allow_batches(), and if it is not equal the record must not have its
+ * slots (rule 4).
  */
 static int
 prepare_in_place (struct mirror *m, const struct mirror_op *mo, bool equal)
@@ -264,6 +265,7 @@ prepare_in_place (struct mirror *m, const struct mirror_op *mo, bool equal)
     SCOPED_LOCK (&m->lock);
     while (s.w->in_flight > 0)
       pthread_cond_wait (&m->changed, &m->lock);
+    s.w->in_place = true;
   }
   return 0;
 }
@@ -295,15 +297,28 @@ finish_in_place (struct mirror *m, const struct mirror_op *mo, int result)
   }
 }
 
+static void
+allow_batches (struct mirror *m, const struct mirror_op *mo)
+{
+  struct mirror_slots s;
+
+  MIRROR_FOR_EACH_SLOTS (m, mo->start, mo->end, &s) {
+    SCOPED_LOCK (&m->lock);
+    s.w->in_place = false;
+    pthread_cond_broadcast (&m->changed);
+  }
+}
+
 static int
 write_in_place (struct mirror *m, const struct mirror_op *mo, bool equal)
 {
   int r = prepare_in_place (m, mo, equal);
 
-  if (r < 0)
-    return r;
-  r = disk_submit (m->disk, mo->op, 1);
-  finish_in_place (m, mo, r);
+  if (r == 0) {
+    r = disk_submit (m->disk, mo->op, 1);
+    finish_in_place (m, mo, r);
+  }
+  allow_batches (m, mo);
   return r;
 }
 
