@@ -173,12 +173,35 @@ file_sync (struct intent_store *store)
   return fdatasync (f->fd) == -1 ? -errno : 0;
 }
 
+/* Before the name goes: it may be another server's by now.  Who holds the lock
+ * may take the name away, so that it stays this file's until then.
+ */
+static int
+lock_found (struct intent_file *f)
+{
+  int r = 0;
+
+  if (f->fd >= 0)
+    return 0;
+  f->fd = open (f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (f->fd == -1)
+    return -errno;
+  if (flock (f->fd, LOCK_EX | LOCK_NB) == -1)
+    r = errno == EWOULDBLOCK ? -EBUSY : -errno;
+  if (r < 0)
+    file_drop (f);
+  return r;
+}
+
 static int
 file_set_aside (struct intent_store *store)
 {
   struct intent_file *f = (struct intent_file *) store;
   CLEANUP_FREE char *stale = NULL;
+  int r = lock_found (f);
 
+  if (r < 0)
+    return r;
   if (asprintf (&stale, "%s.stale", f->path) == -1)
     return -ENOMEM;
   if (rename (f->path, stale) == -1)
@@ -191,7 +214,10 @@ static int
 file_remove (struct intent_store *store)
 {
   struct intent_file *f = (struct intent_file *) store;
+  int r = lock_found (f);
 
+  if (r < 0 && r != -ENOENT)
+    return r;
   if (unlink (f->path) == -1 && errno != ENOENT)
     return -errno;
   file_drop (f);

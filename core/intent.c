@@ -166,7 +166,7 @@ intent_init (struct intent *in, struct intent_store *store,
 static bool
 is_blank (const uint8_t *record, size_t size)
 {
-  if (size == 0)
+  if (is_zero (record, size))
     return true;
   return size == INTENT_BLOCKS * INTENT_BLOCK &&
     is_zero (record + INTENT_BLOCK, size - INTENT_BLOCK) &&
@@ -284,14 +284,13 @@ intent_arm (struct intent *in, const struct intent_entry *entry,
   r = write_block (in, n, entry);
   if (r == 0)
     r = in->store->ops->sync (in->store);
-  if (r < 0)
-    return r;
-  in->used[n] = true;
-  if (*block != 0) {            /* rule 2 */
-    r = intent_disarm (in, block, 1);
-    if (r < 0)
-      return r;
+  if (r == 0) {
+    in->used[n] = true;
+    if (*block != 0)            /* rule 2 */
+      r = intent_disarm (in, block, 1);
   }
+  if (r < 0)                    /* -ENOSPC is not the store's to say (rule 6) */
+    return r == -ENOSPC ? -EIO : r;
   *block = n;
   return 0;
 }

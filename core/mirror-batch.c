@@ -86,6 +86,7 @@ batch_finish (struct mirror *m, struct mirror_batch *b, int result)
   unsigned n, i;
 
   SCOPED_LOCK (&m->lock);
+  m->batches_ended++;
   for (n = 0; n < b->nr_windows; ++n) {
     struct mirror_window *w = b->windows[n];
 

@@ -83,13 +83,39 @@ read_left (struct mirror *m, size_t nr_left, uint8_t *buf, size_t count,
   return r;
 }
 
+/* 0; 1: again; -errno.  What a batch has in flight is in memory until the image
+ * has it, so the image must not be older than the look at the states.
+ */
+static int
+read_and_overlay (struct mirror *m, uint8_t *buf, size_t count,
+                  uint64_t offset)
+{
+  uint64_t batches;
+  unsigned i;
+  int r;
+
+  {
+    SCOPED_LOCK (&m->lock);
+    batches = m->batches_ended;
+  }
+  r = disk_read (m->disk, buf, count, offset);
+  if (r < 0)
+    return r;
+  SCOPED_LOCK (&m->lock);
+  if (m->batches_ended != batches)
+    return 1;
+  for (i = 0; i < m->nr_windows; ++i)
+    if (m->window[i]->block != 0)
+      overlay_locked (m->window[i], buf, offset, offset + count);
+  return 0;
+}
+
 int
 mirror_read (struct mirror *m, void *buf, size_t count, uint64_t offset)
 {
   size_t nr_left = atomic_load (&m->nr_left);
   uint64_t start, end;
   struct range range;
-  unsigned i;
   int r;
 
   if (nr_left > 0)
@@ -99,13 +125,8 @@ mirror_read (struct mirror *m, void *buf, size_t count, uint64_t offset)
     return disk_read (m->disk, buf, count, offset);
 
   range_lock (&m->slots, &range, start, end, false);
-  r = disk_read (m->disk, buf, count, offset);
-  if (r == 0) {
-    SCOPED_LOCK (&m->lock);
-    for (i = 0; i < m->nr_windows; ++i)
-      if (m->window[i]->block != 0)
-        overlay_locked (m->window[i], buf, offset, offset + count);
-  }
+  while ((r = read_and_overlay (m, buf, count, offset)) == 1)
+    ;
   range_unlock (&m->slots, &range);
   return r;
 }

@@ -91,6 +91,8 @@ mirror_arm (struct mirror *m, struct mirror_window *w, unsigned first,
   unsigned block = w->block, i;
   int r;
 
+  if (atomic_load (&m->intent_broken) || commit_has_failed (m->commit))
+    return 1;                   /* in vain: do not sync, and do not fail */
   {
     SCOPED_LOCK (&m->lock);
     if (mirror_wake_thread_locked (m) < 0)

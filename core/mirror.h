@@ -134,6 +134,7 @@ struct mirror {
   struct commit_range watched[COMMIT_RANGES_MAX];
   uint64_t changes;             /* writes to FAT 1, counted */
   uint64_t dirty_bytes;         /* of all windows */
+  uint64_t batches_ended;       /* counted: see mirror_read() */
   bool room_wanted;             /* the table was full */
   bool thread_runs, stop;
   pthread_t thread;
@@ -218,7 +219,9 @@ extern uint64_t mirror_hides (struct mirror *m, uint64_t offset, uint64_t end,
 
 /* -- In the background, and at ends (mirror-sync.c) ---------------------- */
 
-/* Write everything that is deferred now, with one sync. */
+/* Write everything that is deferred now, with one sync; but for windows of
+ * which a slot is just being written in place.
+ */
 extern int mirror_sync (struct mirror *m);
 
 /* That, and clear the record of all windows in which nothing is deferred

@@ -199,7 +199,9 @@ mirror_recover (struct mirror *m, char *notice, size_t notice_size)
   }
   r = m->left_record == LEFT_STALE ? intent_set_aside (&m->intent)
     : intent_remove (&m->intent);
-  if (r < 0)
+  if (r == -EBUSY)              /* another server has made its own meanwhile */
+    atomic_store (&m->intent_broken, true);
+  else if (r < 0)
     return r;
   m->left_record = LEFT_NOTHING;
   atomic_store (&m->nr_left, 0);
