@@ -29,6 +29,7 @@
 #include <stdatomic.h>
 
 #include "commit.h"
+#include "deferred.h"
 #include "disk.h"
 #include "epoch.h"
 #include "fatbatch.h"
@@ -56,6 +57,7 @@ struct fatbatch {
 
   struct rangelock ranges;
   struct commit commit;
+  struct deferred deferred;
   struct intent_store *store;   /* NULL in some tests */
   struct mirror mirror;
   struct stats stats;

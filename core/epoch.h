@@ -39,6 +39,20 @@ extern void epoch_init (struct epoch *e);
 extern void epoch_release (struct epoch *e);
 extern void epoch_wait (struct epoch *e);
 
+/* How many are inside.  One who comes or leaves meanwhile may be counted or
+ * not; who stays is.
+ */
+static inline unsigned
+epoch_count (struct epoch *e)
+{
+  unsigned sum = 0, i;
+
+  for (i = 0; i < PERCPU_SLOTS; ++i)
+    sum += atomic_load (&e->slot[i].readers[0]) +
+      atomic_load (&e->slot[i].readers[1]);
+  return sum;
+}
+
 static inline epoch_token
 epoch_enter (struct epoch *e)
 {

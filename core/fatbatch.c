@@ -6,7 +6,7 @@
  *
  * A write is applied to the disk and only then, if it must be durable, joins
  * a commit group, holding nothing.  A write to FATs goes through the mirrors'
- * module (mirror.h), which may defer it.  A write to bytes that the layout was
+ * module (mirror.h), which may defer it, or its commit (deferred.h).  A write to bytes that the layout was
  * read from (a partition table, a boot sector) takes another way (relayout.c).
  */
 
@@ -93,9 +93,12 @@ apply_by_route (struct fatbatch *fb, const struct route *route,
                 struct disk_op *op, bool durable,
                 struct mirror_commit *commit)
 {
+  int r;
+
   switch (route->kind) {
   case ROUTE_FAT1:
-    return mirror_write_fat1 (&fb->mirror, &route->volume, op, commit);
+    return mirror_write_fat1 (&fb->mirror, &route->volume, op, durable,
+                              commit);
   case ROUTE_MIRROR:
     return mirror_write_mirror (&fb->mirror, &route->volume, op, durable,
                                 commit);
@@ -105,21 +108,26 @@ apply_by_route (struct fatbatch *fb, const struct route *route,
   case ROUTE_PLAIN:
     break;
   }
-  *commit = (struct mirror_commit) { op->offset, op->offset + op->length, 0 };
-  return disk_submit (fb->disk, op, 1);
+  *commit = (struct mirror_commit) {
+    op->offset, op->offset + op->length, 0, 0
+  };
+  r = deferred_before_data (&fb->deferred, op);
+  return r < 0 ? r : disk_submit (fb->disk, op, 1);
 }
 
 /* The same for one that touches watched bytes.  Whatever of it lies in FATs is
- * written in place: the layout is read from the image.
+ * written in place: the layout is read from the image.  Deferred commits are
+ * paused.
  */
 static int
-apply_watched (struct fatbatch *fb, struct disk_op *op,
-               struct mirror_commit *commit)
+apply_paused (struct fatbatch *fb, struct disk_op *op,
+              struct mirror_commit *commit)
 {
   struct route route;
-  int r;
+  int r = deferred_sync (&fb->deferred);
 
-  SCOPED_LOCK (&fb->scan_lock);
+  if (r < 0)
+    return r;
   split (fb, fb->layout, op, &route);
   if (route.kind != ROUTE_PLAIN)
     route.kind = ROUTE_ACROSS;
@@ -134,10 +142,23 @@ apply_watched (struct fatbatch *fb, struct disk_op *op,
     if (r == 0)
       r = disk_submit (fb->disk, op, 1);
     *commit = (struct mirror_commit) {
-      op->offset, op->offset + op->length, 0
+      op->offset, op->offset + op->length, 0, 0
     };
   }
   engine_end_layout_change (fb);
+  return r;
+}
+
+static int
+apply_watched (struct fatbatch *fb, struct disk_op *op,
+               struct mirror_commit *commit)
+{
+  int r;
+
+  SCOPED_LOCK (&fb->scan_lock);
+  deferred_pause (&fb->deferred);
+  r = apply_paused (fb, op, commit);
+  deferred_resume (&fb->deferred);
   return r;
 }
 
@@ -285,10 +306,14 @@ fatbatch_trim (struct fatbatch *fb, uint64_t count, uint64_t offset,
 int
 fatbatch_flush (struct fatbatch *fb)
 {
+  uint64_t moment;
   int r;
 
   stats_add (&fb->stats, STATS_flushes, 1);
+  moment = deferred_moment (&fb->deferred);
   r = commit_all (&fb->commit);
+  if (r == 0)
+    deferred_synced (&fb->deferred, 0, UINT64_MAX, moment);
   return r < 0 ? failed (fb, r) : 0;
 }
 

@@ -67,6 +67,8 @@ struct fatbatch_options {
   enum fatbatch_io io;
   bool lock;                    /* take image locks, as QEMU does */
   enum fatbatch_durability durability;
+  uint32_t commit_delay_ms;     /* an allocation's commit is deferred for so
+                                   long; 0: not at all */
   uint32_t mirror_delay_ms;     /* a deferred mirror is written after this */
   uint64_t mirror_batch;        /* bytes: or when this much is deferred */
 
@@ -213,6 +215,9 @@ extern void fatbatch_describe (struct fatbatch *fb, char *buf, size_t size);
   F (commit_members, "requests that waited for a sync")                 \
   F (commit_groups, "groups of such requests, each one batch of syncs") \
   F (syncs, "ranged syncs submitted")                                   \
+  F (commits_deferred, "allocations acknowledged before their sync")    \
+  F (deferred_forced, "syncs of such before a write that may refer to them") \
+  F (deferred_expired, "syncs of such because their time was over")     \
   F (mirrors_deferred, "mirror sectors acknowledged without a write")   \
   F (mirrors_diverged, "of those, FAT 1 changed first")                 \
   F (mirrors_written, "deferred mirror sectors written, in batches")    \

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "byteorder.h"
 #include "fattable.h"
 #include "util.h"
 
@@ -65,4 +66,50 @@ fat_window_equals (const struct fat_window *w, uint64_t at,
   return !w->unreadable &&
     disk_iov_equals (op->iov, op->iovcnt, start - op->offset,
                      w->bytes + (at - w->start), end - start);
+}
+
+/* The entries that are other bytes now; false if one of them was not 0, or has
+ * another high nibble now, or is one of the two that are no clusters.
+ */
+static bool
+changed_from_free (const uint8_t *before, const uint8_t *after,
+                   uint32_t first, struct fat_entries *changed)
+{
+  unsigned n;
+
+  memset (changed, 0, sizeof *changed);
+  for (n = 0; n < FAT_ENTRIES; ++n) {
+    uint32_t old = load_le32 (before + 4 * n);
+    uint32_t new = load_le32 (after + 4 * n);
+
+    if (old == new)
+      continue;
+    if (first + n < 2 || (old & FAT_ENTRY_MASK) != 0 ||
+        (old ^ new) & ~FAT_ENTRY_MASK)
+      return false;
+    fat_entries_set (changed, n);
+  }
+  return true;
+}
+
+bool
+fat_sector_allocates (const uint8_t *before, const uint8_t *after,
+                      uint32_t first, struct fat_entries *ret)
+{
+  bool any = false;
+  unsigned n;
+
+  if (!changed_from_free (before, after, first, ret))
+    return false;
+  for (n = 0; n < FAT_ENTRIES; ++n) {
+    uint32_t next = load_le32 (after + 4 * n) & FAT_ENTRY_MASK;
+
+    if (!fat_entries_has (ret, n))
+      continue;
+    if (next < FAT_ENTRY_END &&
+        (next - first >= FAT_ENTRIES || !fat_entries_has (ret, next - first)))
+      return false;
+    any = true;
+  }
+  return any;
 }

@@ -27,6 +27,39 @@
 
 #include "disk.h"
 
+/* The FAT's own words: 28 bits of each entry count (Microsoft's fatgen103). */
+#define FAT_ENTRY_MASK UINT32_C (0x0fffffff)
+#define FAT_ENTRY_BAD UINT32_C (0x0ffffff7)
+#define FAT_ENTRY_END UINT32_C (0x0ffffff8)     /* this and more */
+
+/* A sector, where one write of it is looked at entry by entry. */
+#define FAT_SECTOR 512
+#define FAT_ENTRIES (FAT_SECTOR / 4)
+
+/* Some entries of such a sector. */
+struct fat_entries { uint64_t bits[FAT_ENTRIES / 64]; };
+
+static inline bool
+fat_entries_has (const struct fat_entries *e, unsigned n)
+{
+  return e->bits[n / 64] >> n % 64 & 1;
+}
+
+static inline void
+fat_entries_set (struct fat_entries *e, unsigned n)
+{
+  e->bits[n / 64] |= UINT64_C (1) << n % 64;
+}
+
+static inline void
+fat_entries_add (struct fat_entries *e, const struct fat_entries *more)
+{
+  unsigned i;
+
+  for (i = 0; i < FAT_ENTRIES / 64; ++i)
+    e->bits[i] |= more->bits[i];
+}
+
 /* Bytes of a FAT that are handled together; a multiple of all sector sizes.
  * One durable write arms a window, and both copies of it are read and compared
  * when it is first touched.
@@ -63,5 +96,15 @@ extern void fat_window_reload (struct fat_window *w, struct disk *disk,
 extern bool fat_window_equals (const struct fat_window *w, uint64_t at,
                                const struct disk_op *op, uint64_t start,
                                uint64_t end);
+
+/* Does the change from `before` to `after`, the bytes of a sector of which
+ * `first` is the first entry, do nothing but allocate clusters to which nothing
+ * refers (D9)?  Each changed entry was 0, and is now an end mark or the number
+ * of another one that changes, of the same sector; its high nibble, and entries
+ * 0 and 1, stay as they are.  Then *ret is those entries, at least one.  Pure.
+ */
+extern bool fat_sector_allocates (const uint8_t *before,
+                                  const uint8_t *after, uint32_t first,
+                                  struct fat_entries *ret);
 
 #endif /* FATBATCH_FATTABLE_H */

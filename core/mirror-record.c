@@ -24,6 +24,7 @@ static int
 sync_before_arming (struct mirror *m, struct mirror_window *w)
 {
   struct commit_range ranges[COMMIT_RANGES_MAX + 1];
+  uint64_t moment = deferred_moment (m->deferred);
   unsigned nr = 0;
   bool all = false;
   int r;
@@ -43,6 +44,7 @@ sync_before_arming (struct mirror *m, struct mirror_window *w)
   if (r < 0)
     return r;
 
+  deferred_synced (m->deferred, ranges[0].start, ranges[0].end, moment);
   SCOPED_LOCK (&m->lock);
   m->layout_durable = true;
   memset (w->fat1_changed, 0, sizeof w->fat1_changed);
@@ -124,7 +126,8 @@ mirror_arm (struct mirror *m, struct mirror_window *w, unsigned first,
 /* -- Disarming ---------------------------------------------------------- */
 
 int
-mirror_clear_record (struct mirror *m, struct mirror_window **windows, unsigned nr)
+mirror_clear_record (struct mirror *m, struct mirror_window **windows,
+                     unsigned nr)
 {
   unsigned blocks[MIRROR_WINDOWS_MAX], i;
   int r;
@@ -133,6 +136,9 @@ mirror_clear_record (struct mirror *m, struct mirror_window **windows, unsigned 
     return 0;
   for (i = 0; i < nr; ++i)
     blocks[i] = windows[i]->block;
+  r = deferred_sync (m->deferred);
+  if (r < 0)
+    return r;
   mirror_reached (m, MIRROR_SYNCED);
   {
     SCOPED_LOCK (&m->intent_lock);

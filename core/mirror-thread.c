@@ -158,7 +158,8 @@ mirror_set_layout (struct mirror *m, const struct layout *layout)
 
 void
 mirror_init (struct mirror *m, struct disk *disk, struct commit *commit,
-             struct stats *stats, struct intent_store *store,
+             struct deferred *deferred, struct stats *stats,
+             struct intent_store *store,
              const struct fatbatch_options *options)
 {
   pthread_condattr_t attr;
@@ -166,6 +167,7 @@ mirror_init (struct mirror *m, struct disk *disk, struct commit *commit,
   memset (m, 0, sizeof *m);
   m->disk = disk;
   m->commit = commit;
+  m->deferred = deferred;
   m->stats = stats;
   m->enabled = store && !options->no_intent &&
     options->durability == FATBATCH_DURABILITY_FAT;

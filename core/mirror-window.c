@@ -158,7 +158,9 @@ new_window (struct mirror *m, const struct mirror_volume *volume,
   return 0;
 }
 
-/* False if there is no room, or everything is frozen. */
+/* False if there is no room, or everything is frozen.  Whether FAT 1 is durable
+ * is not known: as if all of it had just been written.
+ */
 static bool
 insert_window (struct mirror *m, struct mirror_window *w)
 {
@@ -167,6 +169,9 @@ insert_window (struct mirror *m, struct mirror_window *w)
   SCOPED_LOCK (&m->lock);
   if (m->frozen || m->nr_windows == MIRROR_WINDOWS_MAX)
     return false;
+  m->changes++;
+  for (i = 0; i < w->nr_slots; ++i)
+    w->fat1_changed[i] = m->changes;
   i = mirror_find_locked (m, w->fat->start);
   memmove (&m->window[i + 1], &m->window[i],
            (m->nr_windows - i) * sizeof m->window[0]);
@@ -212,12 +217,9 @@ window_start (const struct mirror_volume *volume, uint64_t pos)
   return volume->fat1 + align_down (pos - volume->fat1, FATTABLE_WINDOW);
 }
 
-/* Make the windows of [start, end) that are not there.  What can't be had is
- * done without (rule 9).  The windows' slots are held.
- */
 void
 mirror_make_windows (struct mirror *m, const struct mirror_volume *volume,
-              uint64_t start, uint64_t end)
+                     uint64_t start, uint64_t end)
 {
   struct mirror_window *w;
   uint64_t pos;
@@ -230,7 +232,7 @@ mirror_make_windows (struct mirror *m, const struct mirror_volume *volume,
 
 bool
 mirror_has_windows (struct mirror *m, const struct mirror_volume *volume,
-             uint64_t start, uint64_t end)
+                    uint64_t start, uint64_t end)
 {
   uint64_t pos;
 
@@ -240,11 +242,9 @@ mirror_has_windows (struct mirror *m, const struct mirror_volume *volume,
   return true;
 }
 
-/* The slots of the first window in [*pos, end), and *pos after it.  False:
- * no more.  Gaps between windows are skipped.
- */
 bool
-mirror_next_slots (struct mirror *m, uint64_t *pos, uint64_t end, struct mirror_slots *ret)
+mirror_next_slots (struct mirror *m, uint64_t *pos, uint64_t end,
+                   struct mirror_slots *ret)
 {
   struct mirror_window *w;
   uint64_t from, to;
@@ -264,4 +264,20 @@ mirror_next_slots (struct mirror *m, uint64_t *pos, uint64_t end, struct mirror_
   ret->last = (to - w->fat->start + w->slot_size - 1) / w->slot_size;
   *pos = to;
   return true;
+}
+
+bool
+mirror_makes_windows (const struct mirror *m, const struct disk_op *op)
+{
+  return m->enabled && op->length <= MIRROR_WRITE_MAX &&
+    !atomic_load (&m->intent_broken);
+}
+
+void
+mirror_widen (const struct mirror_volume *volume, uint64_t *start,
+              uint64_t *end)
+{
+  *start = volume->fat1 + align_down (*start - volume->fat1, FATTABLE_WINDOW);
+  *end = min_u64 (align_up (*end - volume->fat1, FATTABLE_WINDOW),
+                  volume->size) + volume->fat1;
 }

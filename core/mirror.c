@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Mirrors: writes.  The states and rules are in mirror.h. */
+/* Mirrors: writes to the mirror, and others that touch it.  The states and
+ * rules are in mirror.h.
+ */
 
 #include <config.h>
 
@@ -9,120 +11,6 @@
 
 #include "mirror-window.h"
 #include "util.h"
-
-/* Does a write make the windows that it misses? */
-static bool
-makes_windows (const struct mirror *m, const struct disk_op *op)
-{
-  return m->enabled && op->length <= MIRROR_WRITE_MAX &&
-    !atomic_load (&m->intent_broken);
-}
-
-/* Widen bytes of FAT 1 to whole windows. */
-static void
-widen (const struct mirror_volume *volume, uint64_t *start, uint64_t *end)
-{
-  *start = volume->fat1 + align_down (*start - volume->fat1, FATTABLE_WINDOW);
-  *end = min_u64 (align_up (*end - volume->fat1, FATTABLE_WINDOW),
-                  volume->size) + volume->fat1;
-}
-
-/* -- Writes to FAT 1 ---------------------------------------------------- */
-
-/* Deferred slots among them keep their bytes: DEFERRED -> DIVERGED. */
-static void
-keep_old_bytes (struct mirror *m, const struct mirror_slots *s)
-{
-  struct mirror_window *w = s->w;
-  unsigned i;
-
-  SCOPED_LOCK (&m->lock);
-  w->touched = mirror_now ();
-  for (i = s->first; i < s->last; ++i) {
-    size_t at = (size_t) i * w->slot_size;
-
-    if (w->state[i] != DEFERRED)
-      continue;
-    memcpy (w->kept + at, w->fat->bytes + at, w->slot_size);
-    mirror_set_state_locked (m, w, i, DIVERGED);
-    stats_add (m->stats, STATS_mirrors_diverged, 1);
-  }
-}
-
-static void
-note_change (struct mirror *m, const struct mirror_slots *s, uint64_t *changes)
-{
-  unsigned i;
-
-  SCOPED_LOCK (&m->lock);
-  if (*changes == 0)
-    *changes = ++m->changes;
-  for (i = s->first; i < s->last; ++i)
-    s->w->fat1_changed[i] = *changes;
-}
-
-int
-mirror_write_fat1 (struct mirror *m, const struct mirror_volume *volume,
-                   struct disk_op *op, struct mirror_commit *commit)
-{
-  uint64_t start = op->offset, end = op->offset + op->length;
-  struct range range;
-  struct mirror_slots s;
-  int r;
-
-  *commit = (struct mirror_commit) { start, end, 0 };
-  start = volume->fat1 + align_down (start - volume->fat1,
-                                     volume->sector_size);
-  end = volume->fat1 + align_up (end - volume->fat1, volume->sector_size);
-
-  range_lock (&m->slots, &range, start, end, true);
-  if (makes_windows (m, op) && !mirror_has_windows (m, volume, start, end)) {
-    uint64_t wide_start = start, wide_end = end;
-
-    range_unlock (&m->slots, &range);
-    widen (volume, &wide_start, &wide_end);
-    range_lock (&m->slots, &range, wide_start, wide_end, true);
-    mirror_make_windows (m, volume, start, end);
-  }
-
-  MIRROR_FOR_EACH_SLOTS (m, start, end, &s)
-    keep_old_bytes (m, &s);
-  r = disk_submit (m->disk, op, 1);
-  MIRROR_FOR_EACH_SLOTS (m, start, end, &s) {
-    if (r == 0)
-      fat_window_update (s.w->fat, op);
-    else
-      fat_window_reload (s.w->fat, m->disk, start, end);
-    note_change (m, &s, &commit->changes);
-  }
-  range_unlock (&m->slots, &range);
-  return r;
-}
-
-/* Slots of which only a part was synced stay as they are. */
-void
-mirror_committed (struct mirror *m, const struct mirror_commit *commit)
-{
-  unsigned i, slot;
-
-  if (commit->changes == 0)
-    return;
-  SCOPED_LOCK (&m->lock);
-  for (i = mirror_find_locked (m, commit->start); i < m->nr_windows; ++i) {
-    struct mirror_window *w = m->window[i];
-    uint64_t pos = w->fat->start;
-
-    if (pos >= commit->end)
-      break;
-    slot = commit->start <= pos ? 0
-      : (commit->start - pos + w->slot_size - 1) / w->slot_size;
-    for (pos += (uint64_t) slot * w->slot_size;
-         slot < w->nr_slots && pos + w->slot_size <= commit->end;
-         ++slot, pos += w->slot_size)
-      if (w->fat1_changed[slot] <= commit->changes)
-        w->fat1_changed[slot] = 0;
-  }
-}
 
 /* -- Writes to the mirror ----------------------------------------------- */
 
@@ -210,8 +98,8 @@ static int
 defer (struct mirror *m, const struct mirror_op *mo,
        struct mirror_commit *commit)
 {
+  uint64_t moment = deferred_moment (m->deferred), at;
   struct mirror_slots s;
-  uint64_t at;
   unsigned i;
 
   *commit = (struct mirror_commit) { 0 };
@@ -224,6 +112,7 @@ defer (struct mirror *m, const struct mirror_op *mo,
     dirty = m->dirty_bytes;
     w->touched = mirror_now ();
     commit->changes = m->changes;
+    commit->moment = moment;
     for (i = s.first; i < s.last; ++i) {
       at = w->fat->start + (uint64_t) i * w->slot_size;
       mirror_set_state_locked (m, w, i, DEFERRED);
@@ -314,6 +203,8 @@ write_in_place (struct mirror *m, const struct mirror_op *mo, bool equal)
 {
   int r = prepare_in_place (m, mo, equal);
 
+  if (r == 0)
+    r = deferred_sync (m->deferred);
   if (r == 0) {
     r = disk_submit (m->disk, mo->op, 1);
     finish_in_place (m, mo, r);
@@ -337,12 +228,12 @@ mirror_write_mirror (struct mirror *m, const struct mirror_volume *volume,
   bool equal;
   int r = 1;
 
-  *commit = (struct mirror_commit) { op->offset, op->offset + op->length, 0 };
+  *commit = (struct mirror_commit) { op->offset, op->offset + op->length, 0, 0 };
   start = mo.start;
   end = mo.end;
-  widen (volume, &start, &end);
+  mirror_widen (volume, &start, &end);
   range_lock (&m->slots, &range, start, end, true);
-  if (makes_windows (m, op))
+  if (mirror_makes_windows (m, op))
     mirror_make_windows (m, volume, mo.start, mo.end);
   equal = all_equal (m, &mo);
   if (equal)
@@ -365,13 +256,15 @@ mirror_write_across (struct mirror *m, uint64_t start, uint64_t end,
   struct mirror_slots s;
   int r = 0;
 
-  *commit = (struct mirror_commit) { op->offset, op->offset + op->length, 0 };
+  *commit = (struct mirror_commit) { op->offset, op->offset + op->length, 0, 0 };
   range_lock (&m->slots, &range, start, end, true);
   MIRROR_FOR_EACH_SLOTS (m, start, end, &s) {
     r = mirror_drop (m, s.w);
     if (r < 0)
       break;
   }
+  if (r == 0)
+    r = deferred_sync (m->deferred);
   if (r == 0)
     r = disk_submit (m->disk, op, 1);
   range_unlock (&m->slots, &range);

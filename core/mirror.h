@@ -58,7 +58,8 @@
  * 4. Bytes that differ from FAT 1's, parts of slots, zeros and trims are done
  *    in place.  Before that, if the record has one of the slots, the window is
  *    drained: deferred slots written, synced, and the record cleared durably.
- * 5. A slot leaves the record only when its mirror is durable in the image.
+ * 5. A slot leaves the record only when its mirror is durable in the image, and
+ *    so is FAT 1, whose commit may be deferred (deferred.h).
  * 6. Reads of a mirror see the deferred bytes (mirror_read()).
  * 7. What we did not defer is never written to: FATs that differ stay so.
  * 8. After a failure nothing is cleared any more; the record stays for the
@@ -87,6 +88,7 @@
 #include <stdint.h>
 
 #include "commit.h"
+#include "deferred.h"
 #include "disk.h"
 #include "fatbatch.h"
 #include "fattable.h"
@@ -108,6 +110,7 @@ struct mirror_window;
 struct mirror {
   struct disk *disk;            /* borrowed, as all of these */
   struct commit *commit;
+  struct deferred *deferred;
   struct stats *stats;
   bool enabled;                 /* else all is done in place */
   uint64_t delay_ns, batch;
@@ -164,28 +167,30 @@ extern bool mirror_volume_of (const struct layout_volume *volume,
 
 /* store: NULL if there is no place for a record.  Does no I/O. */
 extern void mirror_init (struct mirror *m, struct disk *disk,
-                         struct commit *commit, struct stats *stats,
+                         struct commit *commit, struct deferred *deferred,
+                         struct stats *stats,
                          struct intent_store *store,
                          const struct fatbatch_options *options);
 /* Ends the thread.  Settles nothing. */
 extern void mirror_release (struct mirror *m);
 
-/* -- Writes (mirror.c) -------------------------------------------------- */
+/* -- Writes (mirror-fat1.c, mirror.c) ----------------------------------- */
 
 /* What has to be synced so that a write that was done here is durable. */
 struct mirror_commit {
   uint64_t start, end;          /* bytes of the image; may be empty */
-  uint64_t changes;             /* for mirror_committed() */
+  uint64_t changes, moment;     /* for mirror_committed() */
 };
 
 /* The three of them do the write, in place or not, and return 0 or -errno as
  * disk_submit() does.  The caller holds op's range.
  *
- * A DISK_WRITE wholly inside FAT 1 of a volume.
+ * A DISK_WRITE wholly inside FAT 1 of a volume.  durable: its commit follows,
+ * unless it is deferred (deferred.h).
  */
 extern int mirror_write_fat1 (struct mirror *m,
                               const struct mirror_volume *volume,
-                              struct disk_op *op,
+                              struct disk_op *op, bool durable,
                               struct mirror_commit *commit);
 /* A DISK_WRITE wholly inside the mirror. */
 extern int mirror_write_mirror (struct mirror *m,
@@ -203,7 +208,7 @@ extern int mirror_write_across (struct mirror *m, uint64_t start,
 extern void mirror_committed (struct mirror *m,
                               const struct mirror_commit *commit);
 
-/* -- Reads (mirror.c) --------------------------------------------------- */
+/* -- Reads (mirror-read.c) ---------------------------------------------- */
 
 /* Read (rule 6); takes the place of disk_read().  The caller holds the
  * range.

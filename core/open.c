@@ -53,6 +53,14 @@ recover (struct fatbatch *fb)
 
 /* -- Opening and closing ----------------------------------------------- */
 
+/* With cache=unsafe nothing waits for a commit anyway. */
+static bool
+defers_commits (const struct fatbatch_options *options)
+{
+  return options->durability == FATBATCH_DURABILITY_FAT &&
+    options->cache != FATBATCH_UNSAFE;
+}
+
 int
 engine_new (struct disk *disk, struct file *file, struct intent_store *store,
             const struct fatbatch_options *options, struct fatbatch **ret)
@@ -82,7 +90,11 @@ engine_new (struct disk *disk, struct file *file, struct intent_store *store,
   epoch_init (&fb->epoch);
   rangelock_init (&fb->ranges);
   commit_init (&fb->commit, disk, options->cache == FATBATCH_UNSAFE);
-  mirror_init (&fb->mirror, disk, &fb->commit, &fb->stats, store, options);
+  deferred_init (&fb->deferred, &fb->commit, &fb->epoch, &fb->stats,
+                 defers_commits (options)
+                 ? options->commit_delay_ms * UINT64_C (1000000) : 0);
+  mirror_init (&fb->mirror, disk, &fb->commit, &fb->deferred, &fb->stats,
+               store, options);
 
   r = engine_scan_layout (fb);
   if (r == 0)
@@ -104,6 +116,7 @@ fatbatch_close (struct fatbatch *fb)
     return;
   mirror_settle (&fb->mirror, true);
   mirror_release (&fb->mirror);
+  deferred_release (&fb->deferred);
   commit_release (&fb->commit);
   rangelock_release (&fb->ranges);
   epoch_release (&fb->epoch);

@@ -21,7 +21,7 @@ static const char *const durability_names[] = { DURABILITY_NAMES, NULL };
 static const char *const io_names[] = { IO_NAMES, NULL };
 static const char *const lock_names[] = { "off", "on", NULL };
 
-#define MIRROR_DELAY_MAX 3600           /* seconds */
+#define DELAY_MAX 3600          /* seconds */
 #define MIRROR_BATCH_MAX (64 * 1024 * 1024)
 
 /* All values in one line. */
@@ -97,23 +97,24 @@ parse_seconds (const char *value, uint32_t *ret)
 
   for (; *value >= '0' && *value <= '9'; ++value, ++digits) {
     ms = ms * 10 + (*value - '0') * 1000;
-    if (ms > MIRROR_DELAY_MAX * 1000)
+    if (ms > DELAY_MAX * 1000)
       return false;
   }
   if (*value == '.')
     for (++value; *value >= '0' && *value <= '9'; ++value, ++digits)
       ms += (*value - '0') * (scale /= 10);
   *ret = ms;
-  return *value == '\0' && digits > 0 && ms <= MIRROR_DELAY_MAX * 1000;
+  return *value == '\0' && digits > 0 && ms <= DELAY_MAX * 1000;
 }
 
 static int
-set_delay (struct params *params, const char *value)
+set_delay (const char *key, const char *value, const char *example,
+           uint32_t *ret)
 {
-  if (parse_seconds (value, &params->options.mirror_delay_ms))
+  if (parse_seconds (value, ret))
     return 0;
-  nbdkit_error ("mirror-delay=%s: must be a number of seconds, from 0 to %d, "
-                "such as 0.5", value, MIRROR_DELAY_MAX);
+  nbdkit_error ("%s=%s: must be a number of seconds, from 0 to %d, such as "
+                "%s", key, value, DELAY_MAX, example);
   return -1;
 }
 
@@ -142,8 +143,10 @@ params_set (struct params *params, const char *key, const char *value)
     return set_path (params, value);
   if (strcmp (key, "intent") == 0)
     return set_intent (params, value);
+  if (strcmp (key, "commit-delay") == 0)
+    return set_delay (key, value, "0.01", &params->options.commit_delay_ms);
   if (strcmp (key, "mirror-delay") == 0)
-    return set_delay (params, value);
+    return set_delay (key, value, "0.5", &params->options.mirror_delay_ms);
   if (strcmp (key, "mirror-batch") == 0)
     return set_batch (params, value);
 
@@ -169,8 +172,8 @@ params_set (struct params *params, const char *key, const char *value)
   }
   else {
     nbdkit_error ("%s=%s: unknown parameter; known are: file, cache, "
-                  "durability, mirror-delay, mirror-batch, intent, io, lock "
-                  "(see nbdkit --help with this plugin)", key, value);
+                  "durability, commit-delay, mirror-delay, mirror-batch, "
+                  "intent, io, lock (see nbdkit --help with this plugin)", key, value);
     return -1;
   }
   return i < 0 ? -1 : 0;

@@ -16,7 +16,8 @@ struct params {
 };
 
 #define PARAMS_DEFAULT { .options = {                                   \
-  .lock = true, .mirror_delay_ms = 500, .mirror_batch = 1024 * 1024,    \
+  .lock = true, .commit_delay_ms = 10, .mirror_delay_ms = 500,          \
+  .mirror_batch = 1024 * 1024,                                          \
 } }
 
 #define PARAMS_HELP                                                     \
@@ -32,8 +33,13 @@ struct params {
   "                 is done later, with many others, and survives a crash\n" \
   "                 by an intent record.  block: NBD's letter, request by\n" \
   "                 request (default: fat).\n"                           \
+  "commit-delay=<SECONDS>\n"                                            \
+  "                 How long a synchronous write that only allocates\n" \
+  "                 clusters, to which nothing refers yet, may wait for\n" \
+  "                 its sync; 0: not at all (default: 0.01).\n"         \
   "mirror-delay=<SECONDS>\n"                                            \
-  "                 How much later, at most (default: 0.5).\n"          \
+  "                 How much later mirrors are written, at most\n"      \
+  "                 (default: 0.5).\n"                                  \
   "mirror-batch=<SIZE>\n"                                               \
   "                 How much is put off, at most (default: 1M).\n"      \
   "intent=<FILENAME>|none\n"                                            \

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Mirrors: writes to FAT 1.  The states and rules are in mirror.h, those of
+ * deferred commits in deferred.h.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "mirror-window.h"
+#include "util.h"
+
+/* Deferred slots among them keep their bytes: DEFERRED -> DIVERGED. */
+static void
+keep_old_bytes (struct mirror *m, const struct mirror_slots *s)
+{
+  struct mirror_window *w = s->w;
+  unsigned i;
+
+  SCOPED_LOCK (&m->lock);
+  w->touched = mirror_now ();
+  for (i = s->first; i < s->last; ++i) {
+    size_t at = (size_t) i * w->slot_size;
+
+    if (w->state[i] != DEFERRED)
+      continue;
+    memcpy (w->kept + at, w->fat->bytes + at, w->slot_size);
+    mirror_set_state_locked (m, w, i, DIVERGED);
+    stats_add (m->stats, STATS_mirrors_diverged, 1);
+  }
+}
+
+static void
+note_change (struct mirror *m, const struct mirror_slots *s, uint64_t *changes)
+{
+  unsigned i;
+
+  SCOPED_LOCK (&m->lock);
+  if (*changes == 0)
+    *changes = ++m->changes;
+  for (i = s->first; i < s->last; ++i)
+    s->w->fat1_changed[i] = *changes;
+}
+
+/* What the write changes, if it is of a sort whose commit may be deferred, and
+ * the sector's old bytes are durable, or so deferred, too (D9).  The mirror's
+ * write that repeats it has to be one that can be deferred.
+ */
+static bool
+allocates (struct mirror *m, const struct mirror_volume *volume,
+           const struct disk_op *op, uint32_t *first,
+           struct fat_entries *entries)
+{
+  uint64_t pos = op->offset;
+  uint8_t after[FAT_SECTOR];
+  struct mirror_slots s;
+
+  if (volume->sector_size != FAT_SECTOR || op->length != FAT_SECTOR ||
+      (op->offset - volume->fat1) % FAT_SECTOR != 0 ||
+      !mirror_next_slots (m, &pos, op->offset + op->length, &s))
+    return false;
+  {
+    SCOPED_LOCK (&m->lock);
+    if (s.w->block == 0 || s.w->fat->unreadable || m->frozen ||
+        !mirror_bit (s.w->recorded, s.first) ||
+        s.w->fat1_changed[s.first] != 0)
+      return false;
+  }
+  *first = (op->offset - volume->fat1) / 4;
+  disk_iov_read (op->iov, op->iovcnt, 0, after, sizeof after);
+  return fat_sector_allocates (s.w->fat->bytes + (op->offset -
+                                                  s.w->fat->start),
+                               after, *first, entries);
+}
+
+/* The write itself.  Returns 0 or -errno, and whether its commit is
+ * deferred.
+ */
+static int
+apply (struct mirror *m, const struct mirror_volume *volume,
+       struct disk_op *op, bool durable, bool *deferred)
+{
+  struct fat_entries entries;
+  bool made = false;
+  uint32_t first;
+  int r = 0;
+
+  *deferred = durable && allocates (m, volume, op, &first, &entries) &&
+    deferred_begin (m->deferred, op->offset, first, &entries, &made);
+  if (!made)
+    r = deferred_before_fat1 (m->deferred, op);
+  if (r == 0)
+    r = disk_submit (m->disk, op, 1);
+  if (made)
+    deferred_applied (m->deferred, op->offset);
+  return r;
+}
+
+int
+mirror_write_fat1 (struct mirror *m, const struct mirror_volume *volume,
+                   struct disk_op *op, bool durable,
+                   struct mirror_commit *commit)
+{
+  uint64_t start = op->offset, end = op->offset + op->length;
+  struct range range;
+  struct mirror_slots s;
+  bool deferred;
+  int r;
+
+  *commit = (struct mirror_commit) { start, end, 0, 0 };
+  start = volume->fat1 + align_down (start - volume->fat1,
+                                     volume->sector_size);
+  end = volume->fat1 + align_up (end - volume->fat1, volume->sector_size);
+
+  range_lock (&m->slots, &range, start, end, true);
+  if (mirror_makes_windows (m, op) &&
+      !mirror_has_windows (m, volume, start, end)) {
+    uint64_t wide_start = start, wide_end = end;
+
+    range_unlock (&m->slots, &range);
+    mirror_widen (volume, &wide_start, &wide_end);
+    range_lock (&m->slots, &range, wide_start, wide_end, true);
+    mirror_make_windows (m, volume, start, end);
+  }
+
+  MIRROR_FOR_EACH_SLOTS (m, start, end, &s)
+    keep_old_bytes (m, &s);
+  r = apply (m, volume, op, durable, &deferred);
+  MIRROR_FOR_EACH_SLOTS (m, start, end, &s) {
+    if (r == 0)
+      fat_window_update (s.w->fat, op);
+    else
+      fat_window_reload (s.w->fat, m->disk, start, end);
+    if (!deferred)
+      note_change (m, &s, &commit->changes);
+  }
+  if (deferred)
+    *commit = (struct mirror_commit) { 0 };
+  else
+    commit->moment = deferred_moment (m->deferred);
+  range_unlock (&m->slots, &range);
+  return r;
+}
+
+/* Slots of which only a part was synced stay as they are. */
+void
+mirror_committed (struct mirror *m, const struct mirror_commit *commit)
+{
+  unsigned i, slot;
+
+  if (commit->changes == 0)
+    return;
+  deferred_synced (m->deferred, commit->start, commit->end, commit->moment);
+  SCOPED_LOCK (&m->lock);
+  for (i = mirror_find_locked (m, commit->start); i < m->nr_windows; ++i) {
+    struct mirror_window *w = m->window[i];
+    uint64_t pos = w->fat->start;
+
+    if (pos >= commit->end)
+      break;
+    slot = commit->start <= pos ? 0
+      : (commit->start - pos + w->slot_size - 1) / w->slot_size;
+    for (pos += (uint64_t) slot * w->slot_size;
+         slot < w->nr_slots && pos + w->slot_size <= commit->end;
+         ++slot, pos += w->slot_size)
+      if (w->fat1_changed[slot] <= commit->changes)
+        w->fat1_changed[slot] = 0;
+  }
+}
