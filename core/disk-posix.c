@@ -60,11 +60,12 @@ static const struct disk_ops posix_ops = {
 
 void
 disk_init_from_file (struct disk *disk, const struct disk_ops *ops,
-                     const struct file *file)
+                     struct file *file)
 {
   disk_init (disk, ops, file->size, file->align, file->mem_align);
   disk->preferred_io = file->preferred_io;
   disk->rotational = file->rotational;
+  file->faults = &disk->faults;
 }
 
 int

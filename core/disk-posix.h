@@ -13,8 +13,10 @@
 /* The disk borrows file, which must outlive it.  Returns 0 or -ENOMEM. */
 extern int disk_posix_new (struct file *file, struct disk **ret);
 
-/* Fill the common head from the file's limits; for the leaves. */
+/* Fill the common head from the file's limits, and let the file count its
+ * faults there; for the leaves.
+ */
 extern void disk_init_from_file (struct disk *disk, const struct disk_ops *ops,
-                                 const struct file *file);
+                                 struct file *file);
 
 #endif /* FATBATCH_DISK_POSIX_H */

@@ -87,8 +87,10 @@ ring_get (struct uring_disk *ud)
 static void
 ring_put (struct uring_disk *ud, struct ring *ring, bool broken)
 {
-  if (broken)
+  if (broken) {
+    atomic_fetch_add (&ud->disk.faults.broken_rings, 1);
     ring_free (ring);
+  }
 
   SCOPED_LOCK (&ud->lock);
   if (broken)
@@ -150,10 +152,14 @@ finish_op (struct file *file, const struct disk_op *op, int res)
 {
   if (op->kind == DISK_SYNC)
     return res < 0 ? file_sync_error (-res) : 0;
-  if (res == -EINTR || res == -EAGAIN)
+  if (res == -EINTR || res == -EAGAIN) {
+    atomic_fetch_add (&file->faults->interrupted, 1);
     res = 0;
+  }
   if (res < 0)
     return res == -EOPNOTSUPP ? -EIO : res;
+  if (res > 0 && (uint64_t) res < op->length)
+    atomic_fetch_add (&file->faults->short_transfers, 1);
   return file_transfer (file, op, res);
 }
 

@@ -25,6 +25,7 @@ disk_init (struct disk *disk, const struct disk_ops *ops, uint64_t size,
   disk->mem_align = mem_align;
   disk->preferred_io = 0;
   disk->rotational = false;
+  memset (&disk->faults, 0, sizeof disk->faults);
   rangelock_init (&disk->blocks);
 }
 
@@ -324,14 +325,11 @@ submit_run (struct disk *disk, struct disk_op *ops, size_t nr, int failed)
   return r;
 }
 
-int
-disk_submit (struct disk *disk, struct disk_op *ops, size_t nr)
+static int
+submit_pieces (struct disk *disk, struct disk_op *ops, size_t nr)
 {
   size_t i, run = 0;
   int r = 0, err;
-
-  if (disk->align <= 1)
-    return disk->ops->submit (disk, ops, nr);
 
   for (i = 0; i < nr; ++i) {
     if (op_is_plain (disk, &ops[i]))
@@ -346,6 +344,39 @@ disk_submit (struct disk *disk, struct disk_op *ops, size_t nr)
   }
   err = submit_run (disk, &ops[run], nr - run, r);
   return r ? r : err;
+}
+
+static void
+count_failures (struct disk *disk, const struct disk_op *ops, size_t nr)
+{
+  size_t i;
+
+  for (i = 0; i < nr; ++i)
+    switch (ops[i].result) {
+    case 0:
+    case -ECANCELED:
+    case -EOPNOTSUPP:           /* rules 2, 6 */
+      break;
+    case -EIO:
+      atomic_fetch_add (&disk->faults.eio, 1);
+      break;
+    case -ENOSPC:
+      atomic_fetch_add (&disk->faults.enospc, 1);
+      break;
+    default:
+      atomic_fetch_add (&disk->faults.others, 1);
+    }
+}
+
+int
+disk_submit (struct disk *disk, struct disk_op *ops, size_t nr)
+{
+  int r = disk->align <= 1 ? disk->ops->submit (disk, ops, nr)
+    : submit_pieces (disk, ops, nr);
+
+  if (r < 0)
+    count_failures (disk, ops, nr);
+  return r;
 }
 
 static int

@@ -36,6 +36,7 @@
 #ifndef FATBATCH_DISK_H
 #define FATBATCH_DISK_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -98,6 +99,15 @@ struct disk_ops {
   void (*free) (struct disk *disk);
 };
 
+/* What went wrong, counted.  The first three are operations that failed, by
+ * kind; the others the leaf goes on from.
+ */
+struct disk_faults {
+  _Atomic uint64_t eio, enospc, others;
+  _Atomic uint64_t short_transfers, interrupted;
+  _Atomic uint64_t broken_rings;
+};
+
 /* The common head of every leaf's own structure. */
 struct disk {
   const struct disk_ops *ops;
@@ -107,6 +117,7 @@ struct disk {
   uint32_t preferred_io;        /* bytes, a power of two; best multiple */
   bool rotational;
   struct rangelock blocks;      /* rule 5 */
+  struct disk_faults faults;
 };
 
 /* Fill in the head; all that is not given is 0.  disk_free() undoes it. */

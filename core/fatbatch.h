@@ -227,7 +227,13 @@ extern void fatbatch_describe (struct fatbatch *fb, char *buf, size_t size);
   F (windows_armed, "times that a window's record was made durable")    \
   F (windows_disarmed, "times that a window's record was cleared")      \
   F (recoveries, "FAT windows brought back after a crash")              \
-  F (recovered_sectors, "mirror sectors that differed there")
+  F (recovered_sectors, "mirror sectors that differed there")           \
+  F (io_eio, "reads, writes and syncs of the image that failed: EIO")   \
+  F (io_enospc, "that failed: ENOSPC")                                  \
+  F (io_other_errors, "that failed with another error")                 \
+  F (io_short, "short reads and writes that were continued")            \
+  F (io_interrupted, "reads and writes that were interrupted and continued") \
+  F (io_broken_rings, "io_uring rings that failed half-way; plain calls went on")
 
 struct fatbatch_stats {
 #define FATBATCH_COUNTER_FIELD(name, help) uint64_t name;

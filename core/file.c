@@ -63,9 +63,19 @@ iov_rest (const struct disk_op *op, uint64_t done,
   return space;
 }
 
+static size_t
+iov_bytes (const struct iovec *iov, int n)
+{
+  size_t sum = 0;
+  int i;
+
+  for (i = 0; i < n; ++i)
+    sum += iov[i].iov_len;
+  return sum;
+}
+
 int
-file_transfer (const struct file *file, const struct disk_op *op,
-               uint64_t done)
+file_transfer (struct file *file, const struct disk_op *op, uint64_t done)
 {
   int fd = file_op_fd (file, op);
 
@@ -73,21 +83,26 @@ file_transfer (const struct file *file, const struct disk_op *op,
     struct iovec space[IOV_BATCH];
     int n;
     const struct iovec *iov = iov_rest (op, done, space, &n);
-    ssize_t r = transfer_some (fd, op->kind, iov, n, op->offset + done);
+    ssize_t r;
 
-    if (r == -1 && errno == EINTR)
+    r = transfer_some (fd, op->kind, iov, n, op->offset + done);
+    if (r == -1 && errno == EINTR) {
+      atomic_fetch_add (&file->faults->interrupted, 1);
       continue;
+    }
     if (r == -1)
       return errno == EOPNOTSUPP ? -EIO : -errno;
     if (r == 0)
       return -EIO;
+    if ((size_t) r < iov_bytes (iov, n))
+      atomic_fetch_add (&file->faults->short_transfers, 1);
     done += r;
   }
   return 0;
 }
 
 static int
-write_zeroes (const struct file *file, uint64_t offset, uint64_t length)
+write_zeroes (struct file *file, uint64_t offset, uint64_t length)
 {
   struct iovec iov[16];
   struct disk_op op = { .kind = DISK_WRITE, .iov = iov };

@@ -51,6 +51,8 @@ struct file {
   bool has_extents;             /* SEEK_HOLE works */
   _Atomic (char *) map;         /* rule 4; NULL: none, sync the whole file */
   atomic_bool no_punch, no_zero_range; /* found unsupported */
+  struct disk_faults *faults;   /* of the disk above; short_transfers and
+                                   interrupted are counted here */
 };
 
 /* Open an image for reading: type, size and alignments are found out, and
@@ -72,7 +74,7 @@ extern void file_close (struct file *file);
 /* A whole transfer (kind READ or WRITE), of which `done` bytes are done
  * already.
  */
-extern int file_transfer (const struct file *file, const struct disk_op *op,
+extern int file_transfer (struct file *file, const struct disk_op *op,
                           uint64_t done);
 
 /* One operation of any kind, by plain system calls.  DISK_SYNC syncs the

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "intent.h"
@@ -101,6 +102,42 @@ file_drop (struct intent_file *f)
   f->fd = -1;
 }
 
+/* Who else has it may be a server that is just ending, killed, or a reader that
+ * soon lets it go.
+ */
+#define LOCK_TRIES 50
+#define LOCK_PAUSE_NS 20000000
+
+static int
+lock_file (int fd, int mode)
+{
+  struct timespec pause = { .tv_nsec = LOCK_PAUSE_NS };
+  unsigned i;
+
+  for (i = 0; flock (fd, mode | LOCK_NB) == -1; ++i) {
+    if (errno != EWOULDBLOCK)
+      return -errno;
+    if (i == LOCK_TRIES)
+      return -EBUSY;
+    nanosleep (&pause, NULL);
+  }
+  return 0;
+}
+
+/* The error of an open(2) for reading: where no file can be there is none. */
+static int
+read_error (int err)
+{
+  switch (err) {
+  case ENOTDIR:
+  case ENAMETOOLONG:
+    return -ENOENT;
+  case ELOOP:
+    return -EEXIST;
+  }
+  return -err;
+}
+
 /* Opened for reading, so that nothing changes and -r works.  O_NONBLOCK: it may
  * be a FIFO.
  */
@@ -110,17 +147,17 @@ file_read (struct intent_store *store, void *buf, size_t size)
   struct intent_file *f = (struct intent_file *) store;
   int fd = open (f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   struct stat st;
-  int r;
+  int r = 0;
 
   if (fd == -1)
-    return -errno;
+    return read_error (errno);
   if (fstat (fd, &st) == -1)
     r = -errno;
   else if (!S_ISREG (st.st_mode))
     r = -EEXIST;
-  else if (flock (fd, LOCK_SH | LOCK_NB) == -1)
-    r = errno == EWOULDBLOCK ? -EBUSY : -errno;
   else
+    r = lock_file (fd, LOCK_SH);
+  if (r == 0)
     r = read_some (fd, buf, size);
   close (fd);
   return r;
@@ -139,9 +176,8 @@ file_create (struct intent_store *store, size_t size)
                 0666);
   if (f->fd == -1)
     return -errno;
-  if (flock (f->fd, LOCK_EX | LOCK_NB) == -1)
-    r = errno == EWOULDBLOCK ? -EBUSY : -errno;
-  else
+  r = lock_file (f->fd, LOCK_EX);
+  if (r == 0)
     r = write_all (f->fd, zeros, size, 0);      /* there is room from now on */
   if (r == 0 && !f->never_sync && fsync (f->fd) == -1)
     r = -errno;
@@ -179,15 +215,14 @@ file_sync (struct intent_store *store)
 static int
 lock_found (struct intent_file *f)
 {
-  int r = 0;
+  int r;
 
   if (f->fd >= 0)
     return 0;
   f->fd = open (f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (f->fd == -1)
     return -errno;
-  if (flock (f->fd, LOCK_EX | LOCK_NB) == -1)
-    r = errno == EWOULDBLOCK ? -EBUSY : -errno;
+  r = lock_file (f->fd, LOCK_EX);
   if (r < 0)
     file_drop (f);
   return r;

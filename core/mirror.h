@@ -249,7 +249,8 @@ extern void mirror_set_layout (struct mirror *m, const struct layout *layout);
 /* Look for a record that an earlier run has left.  What it says and what is
  * sound and fits the layout is taken over: reads of those mirrors return FAT
  * 1's bytes from now on.  Otherwise nothing changes, and `notice` is a sentence
- * that says so ("" if there is nothing to say).  Returns 0 or -errno.
+ * that says so ("" if there is nothing to say).  Returns 0, or -errno if it
+ * could not be read, with a sentence, too.
  */
 extern int mirror_find_left (struct mirror *m, const struct layout *layout,
                              char *notice, size_t notice_size);

@@ -32,8 +32,7 @@ find_left (struct fatbatch *fb)
 
   r = mirror_find_left (&fb->mirror, fb->layout, notice.message,
                         sizeof notice.message);
-  if (r == 0)
-    tell (fb, true, notice.message);
+  tell (fb, true, notice.message);
   return r;
 }
 
@@ -251,6 +250,12 @@ fatbatch_set_writable (struct fatbatch *fb, struct fatbatch_error *err)
   if (r < 0)
     return r;
   r = recover (fb);
+  if (r < 0 && fb->mirror.left_record == LEFT_STALE)
+    return error_set (err, r, "%s: the intent record %s is not used, and "
+                      "cannot be renamed %s.stale: %s; the image stays "
+                      "read-only: move the record away", fb->file->path,
+                      fb->store->name, fb->store->name,
+                      fatbatch_strerror (-r));
   if (r < 0)
     return error_set (err, r, "%s: bringing back the FAT mirrors that a run "
                       "which did not end well has left failed: %s; nothing is "
@@ -279,6 +284,7 @@ fatbatch_get_info (struct fatbatch *fb, struct fatbatch_info *ret)
 void
 fatbatch_get_stats (struct fatbatch *fb, struct fatbatch_stats *ret)
 {
+  const struct disk_faults *faults = &fb->disk->faults;
   struct commit_stats commit;
 
   stats_read (&fb->stats, ret);
@@ -286,6 +292,12 @@ fatbatch_get_stats (struct fatbatch *fb, struct fatbatch_stats *ret)
   ret->commit_members = commit.members;
   ret->commit_groups = commit.groups;
   ret->syncs = commit.syncs;
+  ret->io_eio = atomic_load (&faults->eio);
+  ret->io_enospc = atomic_load (&faults->enospc);
+  ret->io_other_errors = atomic_load (&faults->others);
+  ret->io_short = atomic_load (&faults->short_transfers);
+  ret->io_interrupted = atomic_load (&faults->interrupted);
+  ret->io_broken_rings = atomic_load (&faults->broken_rings);
 }
 
 /* Text that grows to the right and is cut at the buffer's end. */

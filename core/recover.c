@@ -100,6 +100,10 @@ mirror_find_left (struct mirror *m, const struct layout *layout,
               "intent=PATH, with a path for each image)", in->store->name);
     return 0;
   default:
+    snprintf (notice, notice_size, "%s: this intent record cannot be read: "
+              "%s; it may name FAT mirrors that are behind, so the image is "
+              "not served without it: make it readable", in->store->name,
+              fatbatch_strerror (-r));
     return r;
   }
 

@@ -123,8 +123,6 @@ set_batch (struct params *params, const char *value)
 {
   int64_t size = nbdkit_parse_size (value);
 
-  if (size == -1)
-    return -1;                  /* has named the value */
   if (size < 1 || size > MIRROR_BATCH_MAX) {
     nbdkit_error ("mirror-batch=%s: must be from 1 to %d bytes; such as 1M",
                   value, MIRROR_BATCH_MAX);
