@@ -45,6 +45,12 @@ posix_readahead (struct disk *disk, uint64_t offset, uint64_t length)
 }
 
 static void
+posix_write_back (struct disk *disk, uint64_t offset, uint64_t length)
+{
+  file_write_back (((struct posix_disk *) disk)->file, offset, length);
+}
+
+static void
 posix_free (struct disk *disk)
 {
   free (disk);
@@ -55,6 +61,7 @@ static const struct disk_ops posix_ops = {
   .submit = posix_submit,
   .extent = posix_extent,
   .readahead = posix_readahead,
+  .write_back = posix_write_back,
   .free = posix_free,
 };
 

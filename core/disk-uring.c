@@ -297,6 +297,12 @@ uring_readahead (struct disk *disk, uint64_t offset, uint64_t length)
 }
 
 static void
+uring_write_back (struct disk *disk, uint64_t offset, uint64_t length)
+{
+  file_write_back (((struct uring_disk *) disk)->file, offset, length);
+}
+
+static void
 uring_free (struct disk *disk)
 {
   struct uring_disk *ud = (struct uring_disk *) disk;
@@ -316,6 +322,7 @@ static const struct disk_ops uring_ops = {
   .submit = uring_submit,
   .extent = uring_extent,
   .readahead = uring_readahead,
+  .write_back = uring_write_back,
   .free = uring_free,
 };
 

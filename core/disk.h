@@ -95,6 +95,12 @@ struct disk_ops {
   /* Advice that the range will be read soon.  Optional. */
   int (*readahead) (struct disk *disk, uint64_t offset, uint64_t length);
 
+  /* Start writing back what the page cache has of the range, at the thread's
+   * I/O priority, so that a sync has less to wait for later.  It makes nothing
+   * durable, and hides no error from a sync.  Optional.
+   */
+  void (*write_back) (struct disk *disk, uint64_t offset, uint64_t length);
+
   /* Frees the disk.  Does not sync. */
   void (*free) (struct disk *disk);
 };

@@ -296,3 +296,13 @@ file_readahead (const struct file *file, uint64_t offset, uint64_t length)
   return -posix_fadvise (file->buffered_fd, offset, length,
                          POSIX_FADV_WILLNEED);
 }
+
+/* Not SYNC_FILE_RANGE_WAIT_*: to wait is to be told of errors, instead of the
+ * next sync (fs/sync.c, file_fdatawait_range()).
+ */
+void
+file_write_back (const struct file *file, uint64_t offset, uint64_t length)
+{
+  if (!file->direct)
+    sync_file_range (file->fd, offset, length, SYNC_FILE_RANGE_WRITE);
+}

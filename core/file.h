@@ -87,6 +87,10 @@ extern int file_extent (const struct file *file, uint64_t offset,
 extern int file_readahead (const struct file *file, uint64_t offset,
                            uint64_t length);
 
+/* See disk.h.  What fails is found by the next sync. */
+extern void file_write_back (const struct file *file, uint64_t offset,
+                             uint64_t length);
+
 /* The result for a sync that failed with errno value err: one that sounds as if
  * it were worth a second try is not (rule 3).
  */

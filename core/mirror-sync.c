@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "mirror-window.h"
@@ -177,6 +178,40 @@ set_idle_priority (bool idle)
            : IOPRIO_PRIO_VALUE (IOPRIO_CLASS_NONE, 0));
 }
 
+/* Clients' syncs come after one that is under way.  So in the background the
+ * page cache gets some time to write a batch back, at idle priority, before
+ * its sync.
+ */
+#define WRITE_BACK_NS 5000000
+
+static void
+write_back (struct mirror *m, const struct mirror_batch *b)
+{
+  struct timespec pause = { .tv_nsec = WRITE_BACK_NS };
+  size_t i;
+
+  if (!m->disk->ops->write_back || b->nr == 0)
+    return;
+  for (i = 0; i < b->nr; ++i)
+    m->disk->ops->write_back (m->disk, b->ops[i].offset, b->ops[i].length);
+  nanosleep (&pause, NULL);
+}
+
+static int
+write_batch (struct mirror *m, struct mirror_batch *b, bool background)
+{
+  int r;
+
+  if (!background)
+    return mirror_batch_write (m, b, 0);
+  set_idle_priority (true);
+  r = mirror_batch_write (m, b, DISK_IDLE);
+  if (r == 0)
+    write_back (m, b);
+  set_idle_priority (false);
+  return r;
+}
+
 /* sync_lock is held. */
 static int
 sync_windows (struct mirror *m, bool background)
@@ -189,11 +224,7 @@ sync_windows (struct mirror *m, bool background)
   r = collect_all (m, &b);
   if (r < 0)
     return r;
-  if (background)
-    set_idle_priority (true);
-  r = mirror_batch_write (m, &b, background ? DISK_IDLE : 0);
-  if (background)
-    set_idle_priority (false);
+  r = write_batch (m, &b, background);
   if (r < 0)
     return r;
   {

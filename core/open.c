@@ -250,7 +250,8 @@ fatbatch_set_writable (struct fatbatch *fb, struct fatbatch_error *err)
   if (r < 0)
     return r;
   r = recover (fb);
-  if (r < 0 && fb->mirror.left_record == LEFT_STALE)
+  if (r < 0 && fb->mirror.left_record == LEFT_STALE &&
+      atomic_load (&fb->mirror.nr_left) == 0)
     return error_set (err, r, "%s: the intent record %s is not used, and "
                       "cannot be renamed %s.stale: %s; the image stays "
                       "read-only: move the record away", fb->file->path,
