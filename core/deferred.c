@@ -45,6 +45,46 @@ now_ns (void)
   return ts.tv_sec * UINT64_C (1000000000) + ts.tv_nsec;
 }
 
+/* -- Clusters that are named (rule 4) ------------------------------------ */
+
+static void
+name (struct deferred *d, uint32_t cluster)
+{
+  _Atomic uint64_t *word = &d->named[cluster % DEFERRED_NAMES / 64];
+  uint64_t bit = UINT64_C (1) << cluster % 64;
+
+  if (!(atomic_load_explicit (word, memory_order_relaxed) & bit))
+    atomic_fetch_or_explicit (word, bit, memory_order_relaxed);
+}
+
+/* By a write that has left the epoch, or is the caller's own. */
+static bool
+is_named (struct deferred *d, uint32_t cluster)
+{
+  return atomic_load_explicit (&d->named[cluster % DEFERRED_NAMES / 64],
+                               memory_order_relaxed) >> cluster % 64 & 1;
+}
+
+static bool
+any_named (struct deferred *d, uint32_t first, const struct fat_entries *e)
+{
+  unsigned n;
+
+  for (n = 0; n < FAT_ENTRIES; ++n)
+    if (fat_entries_has (e, n) && is_named (d, first + n))
+      return true;
+  return false;
+}
+
+void
+deferred_set_volume (struct deferred *d, uint32_t root_cluster,
+                     uint32_t clusters_end)
+{
+  name (d, root_cluster);
+  if (clusters_end > atomic_load (&d->clusters_end))
+    atomic_store (&d->clusters_end, clusters_end);
+}
+
 /* -- What refers to an item ---------------------------------------------- */
 
 static bool
@@ -57,11 +97,11 @@ has_cluster (const struct deferred_item *item, uint32_t cluster)
 
 /* Items other than the sector's own. */
 static bool
-any_has_locked (const struct deferred *d, uint32_t cluster,
-                uint64_t own_sector)
+any_has (struct deferred *d, uint32_t cluster, uint64_t own_sector)
 {
   unsigned i;
 
+  SCOPED_LOCK (&d->lock);
   for (i = 0; i < DEFERRED_MAX; ++i)
     if (!is_free (&d->item[i]) && d->item[i].sector != own_sector &&
         has_cluster (&d->item[i], cluster))
@@ -69,31 +109,34 @@ any_has_locked (const struct deferred *d, uint32_t cluster,
   return false;
 }
 
-static bool
-fat_sector_refers (struct deferred *d, const struct disk_op *op)
-{
-  uint8_t buf[FAT_SECTOR];
-  unsigned i;
+/* What is looked for, and noted. */
+struct look {
+  struct deferred *d;
+  uint64_t own_sector;          /* for FAT 1; else 0 */
+  bool refers;                  /* found: it may refer to an item */
+};
 
-  disk_iov_read (op->iov, op->iovcnt, 0, buf, sizeof buf);
-  SCOPED_LOCK (&d->lock);
-  for (i = 0; i < FAT_ENTRIES; ++i)
-    if (any_has_locked (d, load_le32 (buf + 4 * i) & FAT_ENTRY_MASK,
-                        op->offset))
-      return true;
-  return false;
+static void
+look_at_cluster (struct look *look, uint32_t cluster)
+{
+  name (look->d, cluster);
+  if (!look->refers && atomic_load (&look->d->nr) > 0)
+    look->refers = any_has (look->d, cluster, look->own_sector);
 }
 
 /* Where a directory entry has its first cluster (Microsoft's fatgen103,
- * DIR_FstClusHI and DIR_FstClusLO).
+ * DIR_FstClusHI and DIR_FstClusLO), and what tells that there is none: a name
+ * that begins with 0 or 0xE5 (free), the attribute of labels and long names.
  */
 #define SLOT_SIZE 32
+#define SLOT_ATTR 11
+#define SLOT_ATTR_LABEL 0x08
 #define SLOT_HIGH 20
 #define SLOT_LOW 26
 
-static bool
-slots_refer_locked (const struct deferred *d, const uint8_t *buf,
-                    size_t count)
+static void
+look_at_slots (struct look *look, const uint8_t *buf, size_t count,
+               uint32_t clusters_end)
 {
   const uint8_t *p;
   uint32_t cluster;
@@ -101,30 +144,80 @@ slots_refer_locked (const struct deferred *d, const uint8_t *buf,
   for (p = buf; p < buf + count; p += SLOT_SIZE) {
     cluster = (uint32_t) load_le16 (p + SLOT_HIGH) << 16 |
       load_le16 (p + SLOT_LOW);
-    if (any_has_locked (d, cluster & FAT_ENTRY_MASK, 0))
-      return true;
+    if (cluster >= 2 && cluster < clusters_end && p[0] != 0 && p[0] != 0xe5 &&
+        !(p[SLOT_ATTR] & SLOT_ATTR_LABEL))
+      look_at_cluster (look, cluster);
   }
-  return false;
 }
 
-/* A slot of which only a part is written may get its number from both. */
-static bool
-data_refers (struct deferred *d, const struct disk_op *op)
+/* Entries of the FAT 1 that starts at `fat1` (0: not known), the first at byte
+ * `pos` of the image.  before: NULL, or the bytes that they replace.  Within a
+ * sector the recognition sees for itself what is named.
+ */
+static void
+look_at_entries (struct look *look, const uint8_t *buf, const uint8_t *before,
+                 size_t count, uint64_t pos, uint64_t fat1,
+                 uint32_t clusters_end)
 {
-  uint8_t buf[4096];
-  uint64_t pos;
-  size_t n;
+  uint32_t cluster, own;
+  size_t i;
 
-  if (op->offset % SLOT_SIZE != 0 || op->length % SLOT_SIZE != 0)
-    return true;
-  for (pos = 0; pos < op->length; pos += n) {
-    n = min_u64 (sizeof buf, op->length - pos);
-    disk_iov_read (op->iov, op->iovcnt, pos, buf, n);
-    SCOPED_LOCK (&d->lock);
-    if (slots_refer_locked (d, buf, n))
-      return true;
+  for (i = 0; i < count; i += 4) {
+    cluster = load_le32 (buf + i) & FAT_ENTRY_MASK;
+    own = (pos + i - fat1) / FAT_SECTOR * FAT_ENTRIES;
+    if (cluster >= 2 && cluster < clusters_end &&
+        !(fat1 > 0 && cluster - own < FAT_ENTRIES) &&
+        !(before && memcmp (buf + i, before + i, 4) == 0))
+      look_at_cluster (look, cluster);
   }
-  return false;
+}
+
+/* Is there anything to be done for a write at all? */
+static bool
+is_off (const struct deferred *d)
+{
+  return d->delay_ns == 0;
+}
+
+/* A slot or entry of which only a part is written gets its number from both,
+ * the old and the new bytes: nothing can be deferred any more, and what is
+ * must be synced.
+ */
+static bool
+splits (struct deferred *d, const struct disk_op *op, uint32_t unit)
+{
+  if (op->offset % unit == 0 && op->length % unit == 0)
+    return false;
+  atomic_store (&d->blind, true);
+  return true;
+}
+
+#define LOOK_SIZE 4096
+
+/* A write's slots, but for [start, end), which are entries of FAT 1. */
+static bool
+write_refers (struct deferred *d, const struct disk_op *op, uint64_t start,
+              uint64_t end, uint64_t fat1, uint32_t clusters_end)
+{
+  uint64_t pos, op_end = op->offset + op->length, next;
+  struct look look = { .d = d };
+  uint8_t buf[LOOK_SIZE];
+
+  for (pos = op->offset; pos < op_end; pos = next) {
+    bool entries = start <= pos && pos < end;
+
+    next = min_u64 (pos + sizeof buf, op_end);
+    if (entries)
+      next = min_u64 (next, end);
+    else if (pos < start)
+      next = min_u64 (next, start);
+    disk_iov_read (op->iov, op->iovcnt, pos - op->offset, buf, next - pos);
+    if (entries)
+      look_at_entries (&look, buf, NULL, next - pos, pos, fat1, clusters_end);
+    else
+      look_at_slots (&look, buf, next - pos, clusters_end);
+  }
+  return look.refers;
 }
 
 /* -- Syncing -------------------------------------------------------------- */
@@ -205,25 +298,52 @@ deferred_sync (struct deferred *d)
     : sync_made_before (d, UINT64_MAX, STATS_deferred_forced);
 }
 
+/* An aligned zero names nothing. */
 int
 deferred_before_data (struct deferred *d, const struct disk_op *op)
 {
-  return atomic_load (&d->nr) > 0 && op->kind == DISK_WRITE &&
-    data_refers (d, op) ? deferred_sync (d) : 0;
+  uint32_t clusters_end = atomic_load (&d->clusters_end);
+
+  if (is_off (d) || clusters_end == 0)
+    return 0;
+  if (splits (d, op, SLOT_SIZE) ||
+      (op->kind == DISK_WRITE && write_refers (d, op, 0, 0, 0, clusters_end)))
+    return deferred_sync (d);
+  return 0;
 }
 
 int
-deferred_before_fat1 (struct deferred *d, const struct disk_op *op)
+deferred_before_fat1 (struct deferred *d, const struct disk_op *op,
+                      uint64_t fat1, const uint8_t *before)
 {
-  if (atomic_load (&d->nr) == 0)
+  struct look look = { .d = d, .own_sector = op->offset };
+  uint8_t buf[FAT_SECTOR];
+
+  if (is_off (d))
     return 0;
-  if (op->offset % FAT_SECTOR == 0 && op->length == FAT_SECTOR &&
-      !fat_sector_refers (d, op))
+  if (op->length != FAT_SECTOR || (op->offset - fat1) % FAT_SECTOR != 0)
+    return deferred_before_any (d, op, op->offset, op->offset + op->length,
+                                fat1);
+  disk_iov_read (op->iov, op->iovcnt, 0, buf, sizeof buf);
+  look_at_entries (&look, buf, before, sizeof buf, op->offset, fat1,
+                   atomic_load (&d->clusters_end));
+  return look.refers ? deferred_sync (d) : 0;
+}
+
+/* The volumes may be others afterwards, so any number counts. */
+int
+deferred_before_any (struct deferred *d, const struct disk_op *op,
+                     uint64_t start, uint64_t end, uint64_t fat1)
+{
+  if (is_off (d))
     return 0;
+  if (!splits (d, op, op->offset >= start && op->offset + op->length <= end
+               ? 4 : SLOT_SIZE) && op->kind == DISK_WRITE)
+    write_refers (d, op, start, end, fat1, FAT_ENTRY_BAD);
   return deferred_sync (d);
 }
 
-/* -- The thread (rule 5) --------------------------------------------------- */
+/* -- The thread (rule 6) --------------------------------------------------- */
 
 /* It looks a few times in each delay, at what is older than from one look to
  * the next, so that nobody has to wake it up for each item; and sleeps when
@@ -294,7 +414,7 @@ deferred_begin (struct deferred *d, uint64_t sector, uint32_t first,
   struct deferred_item *item;
 
   *made = false;
-  if (d->delay_ns == 0 || atomic_load (&d->paused) > 0)
+  if (is_off (d) || atomic_load (&d->paused) > 0 || atomic_load (&d->blind))
     return false;
   {
     SCOPED_LOCK (&d->lock);
@@ -312,8 +432,9 @@ deferred_begin (struct deferred *d, uint64_t sector, uint32_t first,
     item->applying = true;
     *made = true;
   }
-  /* Rule 4.  One is the caller. */
-  if (epoch_count (d->requests) > 1 || atomic_load (&d->paused) > 0)
+  /* Rules 5 and 4.  One is the caller. */
+  if (epoch_count (d->requests) > 1 || atomic_load (&d->paused) > 0 ||
+      atomic_load (&d->blind) || any_named (d, first, allocated))
     return false;
   stats_add (d->stats, STATS_commits_deferred, 1);
   return true;

@@ -19,7 +19,7 @@
  *
  * Rules:
  *
- * 1. What is deferred is recognised from the sector's old and new bytes alone
+ * 1. What is deferred is recognised from the sector's old and new bytes
  *    (fat_sector_allocates()), and only if its old bytes are durable, or an
  *    item themselves: otherwise other changes would be deferred with it.
  * 2. An item is in the set from before its write is applied until it is
@@ -31,11 +31,19 @@
  *    32-byte slot with the cluster's number in its place.  Whatever is not
  *    looked at (several FAT sectors, mirrors in place, zeros over FATs, boot
  *    sectors) may.
- * 4. A write that is being applied while an item is made may have looked before
+ * 4. The reference may also be there before the allocation: some guests write
+ *    directories first.  So every write that names a cluster, in a slot or in
+ *    another FAT sector's entry, leaves its number in `named`, and allocations
+ *    of such clusters are not deferred.  Numbers share bits, and bits stay: a
+ *    cluster that was named in vain costs a sync, like without all this.
+ *    What was named before the image was opened is not known; so that the
+ *    first write of a guest which has seen the server restart is not deferred,
+ *    a sector's first commit after that is an ordinary one (mirror-fat1.c).
+ * 5. A write that is being applied while an item is made may have looked before
  *    there was one, and refer to it all the same.  So nothing is deferred while
  *    others are being applied: either the item's maker sees the other request
  *    (in the epoch), or that one sees the item.
- * 5. An item is durable within the delay after it was made (the thread), and
+ * 6. An item is durable within the delay after it was made (the thread), and
  *    before the record of a window is cleared: the mirror's write that
  *    repeats it is deferred too, and must not get ahead of it.
  *
@@ -57,6 +65,7 @@
 #include "stats.h"
 
 #define DEFERRED_MAX 16
+#define DEFERRED_NAMES (1 << 20)        /* bits of `named` */
 
 struct deferred_item {
   uint64_t sector;              /* byte of the image, FAT_SECTOR long */
@@ -69,12 +78,16 @@ struct deferred_item {
 
 struct deferred {
   struct commit *commit;        /* borrowed, as all of these */
-  struct epoch *requests;       /* who is being applied (rule 4) */
+  struct epoch *requests;       /* who is being applied (rule 5) */
   struct stats *stats;
   uint64_t delay_ns;            /* 0: nothing is deferred */
+  atomic_uint clusters_end;     /* no volume has this cluster, or a later one */
 
   atomic_uint nr;               /* items; 0: writes need not look */
   atomic_uint paused;           /* nothing is deferred */
+  atomic_bool blind;            /* the same, to the end: a write could not be
+                                   looked at */
+  _Atomic uint64_t named[DEFERRED_NAMES / 64];  /* rule 4; cluster modulo */
 
   pthread_mutex_t lock;         /* protects what follows */
   pthread_cond_t changed;       /* an item was applied */
@@ -103,15 +116,28 @@ extern bool deferred_begin (struct deferred *d, uint64_t sector,
                             const struct fat_entries *allocated, bool *made);
 extern void deferred_applied (struct deferred *d, uint64_t sector);
 
-/* Before a write is applied, sync what it may refer to (rule 3); 0 or -errno.
- * The first is for bytes that are in no FAT, the second for FAT 1's in
- * `volume_fat1`, the third for everything else.  The caller is inside the
- * epoch, or between deferred_pause() and deferred_resume().
+/* Before anything else is applied: note what it names (rule 4), and sync what
+ * it may refer to (rule 3).  0 or -errno.  The caller is inside the epoch, or
+ * between deferred_pause() and deferred_resume().
+ *
+ * In no FAT of a volume that mirrors.
  */
 extern int deferred_before_data (struct deferred *d, const struct disk_op *op);
-extern int deferred_before_fat1 (struct deferred *d,
-                                 const struct disk_op *op);
+/* In the FAT 1 that starts at `fat1`.  before: its bytes now, or NULL. */
+extern int deferred_before_fat1 (struct deferred *d, const struct disk_op *op,
+                                 uint64_t fat1, const uint8_t *before);
+/* Anywhere, with entries of FAT 1s in [start, end) of the image only; fat1: of
+ * the one that they belong to, or 0.
+ */
+extern int deferred_before_any (struct deferred *d, const struct disk_op *op,
+                                uint64_t start, uint64_t end, uint64_t fat1);
+
+/* Sync all items.  0 or -errno. */
 extern int deferred_sync (struct deferred *d);
+
+/* A boot sector names its root directory.  clusters_end: see above. */
+extern void deferred_set_volume (struct deferred *d, uint32_t root_cluster,
+                                 uint32_t clusters_end);
 
 /* Nothing is deferred between the two.  May be nested. */
 extern void deferred_pause (struct deferred *d);

@@ -124,11 +124,13 @@ apply_paused (struct fatbatch *fb, struct disk_op *op,
               struct mirror_commit *commit)
 {
   struct route route;
-  int r = deferred_sync (&fb->deferred);
+  int r;
 
+  split (fb, fb->layout, op, &route);
+  r = deferred_before_any (&fb->deferred, op, route.slots_start,
+                           route.slots_end, 0);
   if (r < 0)
     return r;
-  split (fb, fb->layout, op, &route);
   if (route.kind != ROUTE_PLAIN)
     route.kind = ROUTE_ACROSS;
   if (!engine_would_change_layout (fb, op)) {

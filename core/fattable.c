@@ -92,6 +92,7 @@ changed_from_free (const uint8_t *before, const uint8_t *after,
   return true;
 }
 
+/* Whatever names one that changes must change, too, and names nothing else. */
 bool
 fat_sector_allocates (const uint8_t *before, const uint8_t *after,
                       uint32_t first, struct fat_entries *ret)
@@ -103,13 +104,16 @@ fat_sector_allocates (const uint8_t *before, const uint8_t *after,
     return false;
   for (n = 0; n < FAT_ENTRIES; ++n) {
     uint32_t next = load_le32 (after + 4 * n) & FAT_ENTRY_MASK;
+    bool names = next - first < FAT_ENTRIES &&
+      fat_entries_has (ret, next - first);
 
-    if (!fat_entries_has (ret, n))
-      continue;
-    if (next < FAT_ENTRY_END &&
-        (next - first >= FAT_ENTRIES || !fat_entries_has (ret, next - first)))
+    if (fat_entries_has (ret, n)) {
+      any = true;
+      if (next < FAT_ENTRY_END && !names)
+        return false;
+    }
+    else if (names)
       return false;
-    any = true;
   }
   return any;
 }

@@ -99,9 +99,10 @@ extern bool fat_window_equals (const struct fat_window *w, uint64_t at,
 
 /* Does the change from `before` to `after`, the bytes of a sector of which
  * `first` is the first entry, do nothing but allocate clusters to which nothing
- * refers (D9)?  Each changed entry was 0, and is now an end mark or the number
- * of another one that changes, of the same sector; its high nibble, and entries
- * 0 and 1, stay as they are.  Then *ret is those entries, at least one.  Pure.
+ * in the sector refers but each other (D9)?  Each changed entry was 0, and is
+ * now an end mark or the number of one that changes; no unchanged one has such
+ * a number; the high nibbles, and entries 0 and 1, stay as they are.  Then *ret
+ * is those entries, at least one.  Pure.
  */
 extern bool fat_sector_allocates (const uint8_t *before,
                                   const uint8_t *after, uint32_t first,

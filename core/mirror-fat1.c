@@ -44,35 +44,34 @@ note_change (struct mirror *m, const struct mirror_slots *s, uint64_t *changes)
     s->w->fat1_changed[i] = *changes;
 }
 
-/* What the write changes, if it is of a sort whose commit may be deferred, and
- * the sector's old bytes are durable, or so deferred, too (D9).  The mirror's
- * write that repeats it has to be one that can be deferred.
+/* The bytes of FAT 1 that a write to one sector replaces; NULL if they are not
+ * known.
  */
-static bool
-allocates (struct mirror *m, const struct mirror_volume *volume,
-           const struct disk_op *op, uint32_t *first,
-           struct fat_entries *entries)
+static const uint8_t *
+bytes_before (struct mirror *m, const struct disk_op *op,
+              struct mirror_slots *s)
 {
   uint64_t pos = op->offset;
-  uint8_t after[FAT_SECTOR];
-  struct mirror_slots s;
 
-  if (volume->sector_size != FAT_SECTOR || op->length != FAT_SECTOR ||
-      (op->offset - volume->fat1) % FAT_SECTOR != 0 ||
-      !mirror_next_slots (m, &pos, op->offset + op->length, &s))
-    return false;
-  {
-    SCOPED_LOCK (&m->lock);
-    if (s.w->block == 0 || s.w->fat->unreadable || m->frozen ||
-        !mirror_bit (s.w->recorded, s.first) ||
-        s.w->fat1_changed[s.first] != 0)
-      return false;
-  }
-  *first = (op->offset - volume->fat1) / 4;
-  disk_iov_read (op->iov, op->iovcnt, 0, after, sizeof after);
-  return fat_sector_allocates (s.w->fat->bytes + (op->offset -
-                                                  s.w->fat->start),
-                               after, *first, entries);
+  if (op->length != FAT_SECTOR ||
+      !mirror_next_slots (m, &pos, op->offset + op->length, s) ||
+      s->w->slot_size != FAT_SECTOR || s->last - s->first != 1 ||
+      s->w->fat->unreadable)
+    return NULL;
+  return s->w->fat->bytes + (size_t) s->first * FAT_SECTOR;
+}
+
+/* May the commit of a write to this slot be deferred, if it is of that sort
+ * (D9)?  The old bytes must be durable, or so deferred, too, and the mirror's
+ * write that repeats it be one that can be deferred (deferred.h, rules 1, 4).
+ */
+static bool
+may_defer_commit (struct mirror *m, const struct mirror_slots *s)
+{
+  SCOPED_LOCK (&m->lock);
+  return s->w->block != 0 && !m->frozen &&
+    mirror_bit (s->w->recorded, s->first) &&
+    s->w->fat1_changed[s->first] == 0 && mirror_bit (s->w->committed, s->first);
 }
 
 /* The write itself.  Returns 0 or -errno, and whether its commit is
@@ -82,15 +81,22 @@ static int
 apply (struct mirror *m, const struct mirror_volume *volume,
        struct disk_op *op, bool durable, bool *deferred)
 {
+  uint32_t first = (op->offset - volume->fat1) / 4;
+  struct mirror_slots s;
+  const uint8_t *before = bytes_before (m, op, &s);
   struct fat_entries entries;
+  uint8_t after[FAT_SECTOR];
   bool made = false;
-  uint32_t first;
   int r = 0;
 
-  *deferred = durable && allocates (m, volume, op, &first, &entries) &&
-    deferred_begin (m->deferred, op->offset, first, &entries, &made);
+  *deferred = false;
+  if (before && durable && may_defer_commit (m, &s)) {
+    disk_iov_read (op->iov, op->iovcnt, 0, after, sizeof after);
+    *deferred = fat_sector_allocates (before, after, first, &entries) &&
+      deferred_begin (m->deferred, op->offset, first, &entries, &made);
+  }
   if (!made)
-    r = deferred_before_fat1 (m->deferred, op);
+    r = deferred_before_fat1 (m->deferred, op, volume->fat1, before);
   if (r == 0)
     r = disk_submit (m->disk, op, 1);
   if (made)
@@ -165,7 +171,9 @@ mirror_committed (struct mirror *m, const struct mirror_commit *commit)
     for (pos += (uint64_t) slot * w->slot_size;
          slot < w->nr_slots && pos + w->slot_size <= commit->end;
          ++slot, pos += w->slot_size)
-      if (w->fat1_changed[slot] <= commit->changes)
+      if (w->fat1_changed[slot] <= commit->changes) {
         w->fat1_changed[slot] = 0;
+        mirror_set_bit (w->committed, slot, true);
+      }
   }
 }

@@ -118,7 +118,7 @@ run (void *opaque)
     pthread_mutex_unlock (&m->lock);
     r = do_work (m, work, limit);
     pthread_mutex_lock (&m->lock);
-    if (r < 0)                  /* no memory: try again, but not at once */
+    if (r < 0 && !m->stop)      /* no memory: try again, but not at once */
       wait_locked (m, mirror_now () + RETRY_NS);
   }
   pthread_mutex_unlock (&m->lock);
@@ -144,8 +144,16 @@ mirror_wake_thread_locked (struct mirror *m)
 void
 mirror_set_layout (struct mirror *m, const struct layout *layout)
 {
-  unsigned i;
+  struct mirror_volume volume;
+  size_t i;
 
+  for (i = 0; i < layout->nr_volumes; ++i) {
+    const struct bpb *bpb = &layout->volumes[i].bpb;
+
+    if (mirror_volume_of (&layout->volumes[i], &volume))
+      deferred_set_volume (m->deferred, bpb->root_cluster,
+                           bpb->nr_clusters + 2);
+  }
   SCOPED_LOCK (&m->lock);
   m->layout_durable = false;
   m->nr_watched = layout->nr_watched <= COMMIT_RANGES_MAX

@@ -27,6 +27,8 @@ struct mirror_window {
                                            that is under way */
   uint64_t fat1_changed[MIRROR_SLOTS];  /* when FAT 1 was last written, by
                                            mirror->changes; 0: durable */
+  uint8_t committed[MIRROR_SLOTS / 8];  /* a write to FAT 1 became durable
+                                           since the window was made */
   unsigned dirty;               /* slots DEFERRED or DIVERGED */
   unsigned in_flight;           /* batches with slots of this window */
   bool in_place;                /* one of its slots is being written in place:

@@ -264,7 +264,7 @@ mirror_write_across (struct mirror *m, uint64_t start, uint64_t end,
       break;
   }
   if (r == 0)
-    r = deferred_sync (m->deferred);
+    r = deferred_before_any (m->deferred, op, start, end, 0);
   if (r == 0)
     r = disk_submit (m->disk, op, 1);
   range_unlock (&m->slots, &range);
