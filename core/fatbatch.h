@@ -46,7 +46,8 @@ enum fatbatch_io {
 };
 
 enum fatbatch_durability {
-  FATBATCH_DURABILITY_FAT,      /* D5 holds: FAT mirrors may be deferred */
+  FATBATCH_DURABILITY_FAT,      /* D5 and D9 hold: FAT mirrors, and commits of
+                                   allocations, may be deferred */
   FATBATCH_DURABILITY_BLOCK,    /* NBD's letter, request by request */
 };
 

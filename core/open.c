@@ -160,21 +160,23 @@ choose_disk (struct file *file, enum fatbatch_io io, struct disk **ret,
                             fatbatch_strerror (-r)) : 0;
 }
 
-/* Where the intent record is: beside the image, if nothing else is said.  A
+/* Where the intent record is: beside the image, if nothing else is said, and
+ * not beside a symbolic link to it: another start may use another name.  A
  * block device has no such place.
  */
 static int
 choose_store (const struct file *file, const struct fatbatch_options *options,
               struct intent_store **ret, struct fatbatch_error *err)
 {
-  CLEANUP_FREE char *beside = NULL;
+  CLEANUP_FREE char *beside = NULL, *real = NULL;
   const char *path = options->intent;
   int r;
 
   if (!path && file->is_block)
     return 0;
   if (!path) {
-    if (asprintf (&beside, "%s.fatbatch", file->path) == -1)
+    real = realpath (file->path, NULL);
+    if (asprintf (&beside, "%s.fatbatch", real ? real : file->path) == -1)
       return error_set (err, -ENOMEM, "%s: %s", file->path,
                         fatbatch_strerror (ENOMEM));
     path = beside;

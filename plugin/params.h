@@ -31,8 +31,8 @@ struct params {
   "durability=fat|block\n"                                              \
   "                 fat: a write to the second FAT that repeats the first\n" \
   "                 is done later, with many others, and survives a crash\n" \
-  "                 by an intent record.  block: NBD's letter, request by\n" \
-  "                 request (default: fat).\n"                           \
+  "                 by an intent record; and see commit-delay.  block:\n" \
+  "                 NBD's letter, request by request (default: fat).\n" \
   "commit-delay=<SECONDS>\n"                                            \
   "                 How long a synchronous write that only allocates\n" \
   "                 clusters, to which nothing refers yet, may wait for\n" \
