@@ -127,6 +127,7 @@ look_at_cluster (struct look *look, uint32_t cluster)
 /* Where a directory entry has its first cluster (Microsoft's fatgen103,
  * DIR_FstClusHI and DIR_FstClusLO), and what tells that there is none: a name
  * that begins with 0 or 0xE5 (free), the attribute of labels and long names.
+ * A number of more than 28 bits is no cluster's.
  */
 #define SLOT_SIZE 32
 #define SLOT_ATTR 11
@@ -194,7 +195,9 @@ splits (struct deferred *d, const struct disk_op *op, uint32_t unit)
 
 #define LOOK_SIZE 4096
 
-/* A write's slots, but for [start, end), which are entries of FAT 1. */
+/* A write's slots, but for [start, end), which are entries of the FAT 1 at
+ * `fat1`; if that is 0, of several, with slots in between.
+ */
 static bool
 write_refers (struct deferred *d, const struct disk_op *op, uint64_t start,
               uint64_t end, uint64_t fat1, uint32_t clusters_end)
@@ -214,7 +217,7 @@ write_refers (struct deferred *d, const struct disk_op *op, uint64_t start,
     disk_iov_read (op->iov, op->iovcnt, pos - op->offset, buf, next - pos);
     if (entries)
       look_at_entries (&look, buf, NULL, next - pos, pos, fat1, clusters_end);
-    else
+    if (!entries || fat1 == 0)
       look_at_slots (&look, buf, next - pos, clusters_end);
   }
   return look.refers;

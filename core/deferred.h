@@ -30,7 +30,8 @@
  *    for one FAT sector, and for directory entries wherever they could be: a
  *    32-byte slot with the cluster's number in its place.  Whatever is not
  *    looked at (several FAT sectors, mirrors in place, zeros over FATs, boot
- *    sectors) may.
+ *    sectors) may.  When nothing can be made durable any more, such a write
+ *    fails.
  * 4. The reference may also be there before the allocation: some guests write
  *    directories first.  So every write that names a cluster, in a slot or in
  *    another FAT sector's entry, leaves its number in `named`, and allocations
