@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
 
 #include "commit.h"
 #include "util.h"
@@ -13,21 +15,67 @@
  */
 #define NEAR (128 * 1024)
 
+/* -- Time -------------------------------------------------------------- */
+
+static uint64_t
+clock_now (void *opaque __attribute__ ((unused)))
+{
+  struct timespec ts;
+
+  clock_gettime (CLOCK_MONOTONIC, &ts);
+  return ts.tv_sec * UINT64_C (1000000000) + ts.tv_nsec;
+}
+
+/* The kernel lets a thread sleep 50 us longer than it has asked for
+ * (prctl(2), PR_SET_TIMERSLACK), about as long as a whole plug.
+ */
+static void
+clock_wait (void *opaque __attribute__ ((unused)), pthread_cond_t *cond,
+            pthread_mutex_t *lock, uint64_t deadline)
+{
+  struct timespec ts = {
+    .tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000,
+  };
+  int slack = prctl (PR_GET_TIMERSLACK);
+
+  prctl (PR_SET_TIMERSLACK, 1UL);
+  pthread_cond_timedwait (cond, lock, &ts);
+  if (slack > 0)
+    prctl (PR_SET_TIMERSLACK, (unsigned long) slack);
+}
+
+static uint64_t
+now (const struct commit *c)
+{
+  return c->clock.now (c->clock.opaque);
+}
+
 void
 commit_init (struct commit *c, struct disk *disk, bool never_sync)
 {
+  pthread_condattr_t attr;
+
   memset (c, 0, sizeof *c);
   c->disk = disk;
   c->never_sync = never_sync;
+  c->clock.now = clock_now;
+  c->clock.wait = clock_wait;
   c->gathering = 1;
   pthread_mutex_init (&c->lock, NULL);
-  pthread_cond_init (&c->changed, NULL);
+  pthread_condattr_init (&attr);
+  pthread_condattr_setclock (&attr, CLOCK_MONOTONIC);
+  pthread_cond_init (&c->may_lead, &attr);
+  pthread_cond_init (&c->ended[0], &attr);
+  pthread_cond_init (&c->ended[1], &attr);
+  pthread_condattr_destroy (&attr);
 }
 
 void
 commit_release (struct commit *c)
 {
-  pthread_cond_destroy (&c->changed);
+  pthread_cond_destroy (&c->ended[1]);
+  pthread_cond_destroy (&c->ended[0]);
+  pthread_cond_destroy (&c->may_lead);
   pthread_mutex_destroy (&c->lock);
 }
 
@@ -84,9 +132,19 @@ sync_ranges (struct disk *disk, const struct commit_ranges *ranges)
   return disk_submit (disk, ops, i);
 }
 
+/* -- Statistics -------------------------------------------------------- */
+
+static void
+histogram_add (uint64_t *buckets, unsigned nr, uint64_t value)
+{
+  unsigned i = value == 0 ? 0 : 63 - __builtin_clzll (value);
+
+  buckets[i < nr ? i : nr - 1]++;
+}
+
 /* -- Groups ------------------------------------------------------------ */
 
-enum group_state { GATHERING, ISSUED, DURABLE, FAILED };
+enum group_state { GATHERING, PLUGGED, ISSUED, DURABLE, FAILED };
 
 /* The state of a group that somebody has joined. */
 static enum group_state
@@ -96,7 +154,9 @@ group_state (const struct commit *c, uint64_t group)
     return DURABLE;
   if (c->failed != 0 && group >= c->failed)
     return FAILED;
-  return group < c->gathering ? ISSUED : GATHERING;
+  if (group < c->gathering)
+    return ISSUED;
+  return c->plug.window.end == 0 ? GATHERING : PLUGGED;
 }
 
 /* FAILED from `group` on, for ever.  Later failures change nothing. */
@@ -105,85 +165,172 @@ latch_locked (struct commit *c, uint64_t group)
 {
   if (c->failed == 0 || group < c->failed)
     c->failed = group;
-  pthread_cond_broadcast (&c->changed);
+  pthread_cond_broadcast (&c->may_lead);
+  pthread_cond_broadcast (&c->ended[0]);
+  pthread_cond_broadcast (&c->ended[1]);
 }
 
-/* GATHERING -> ISSUED -> DURABLE or FAILED. */
 static void
-lead_group_locked (struct commit *c)
+add_member_locked (struct commit *c, const struct commit_range *ranges,
+                   size_t nr, enum commit_kind kind, uint64_t joined)
 {
-  struct commit_ranges ranges = c->ranges;
-  uint64_t group = c->gathering++;
-  int r;
+  size_t i;
 
-  c->issued = true;
+  for (i = 0; i < nr; ++i)
+    commit_ranges_add (&c->ranges, ranges[i].start, ranges[i].end);
+  if (kind == COMMIT_FUA)
+    plug_join (&c->plug, joined);
+  else if (kind == COMMIT_FLUSH)
+    c->has_flush = c->ranges.all = true;
+  c->members++;
+  c->stats.members++;
+}
+
+static void
+count_group_locked (struct commit *c, uint64_t at)
+{
+  struct commit_stats *stats = &c->stats;
+  const struct plug *p = &c->plug;
+
+  stats->groups++;
+  stats->syncs += c->ranges.all ? 1 : c->ranges.nr;
+  stats->saved += c->members - 1;
+  histogram_add (stats->sizes, COMMIT_SIZE_BUCKETS, c->members);
+  if (p->window.end != 0) {
+    stats->plugs++;
+    stats->plugs_complete += p->window.came >= p->wants;
+    stats->plug_ns += at - p->window.began;
+  }
+}
+
+/* GATHERING or PLUGGED -> ISSUED.  The next group begins to gather. */
+static void
+issue_group_locked (struct commit *c, uint64_t at)
+{
+  count_group_locked (c, at);
+  plug_issue (&c->plug, at, c->has_flush);
   c->ranges.nr = 0;
   c->ranges.all = false;
-  c->stats.groups++;
-  c->stats.syncs += ranges.all ? 1 : ranges.nr;
+  c->members = 0;
+  c->has_flush = false;
+  c->gathering++;
+  c->issued = true;
+}
 
-  pthread_mutex_unlock (&c->lock);
-  r = sync_ranges (c->disk, &ranges);
-  pthread_mutex_lock (&c->lock);
-
+/* ISSUED -> DURABLE or FAILED. */
+static void
+end_group_locked (struct commit *c, uint64_t group, int result)
+{
   c->issued = false;
-  if (r < 0) {
-    c->error = r;
+  if (result < 0) {
+    c->error = result;
     c->error_group = group;
     latch_locked (c, group);
   }
-  else {
+  else
     c->durable = group;
-    pthread_cond_broadcast (&c->changed);
-  }
 }
 
-/* Join the gathering group, lead it if nobody else does, and wait. */
+/* From beginning to end; the caller wakes the others afterwards.  Returns the
+ * time.
+ */
+static uint64_t
+lead_group_locked (struct commit *c, uint64_t at)
+{
+  struct commit_ranges ranges = c->ranges;
+  uint64_t group = c->gathering, end;
+  unsigned clients = c->plug.clients;
+  bool usual = clients == c->members && !ranges.all;
+  int r;
+
+  issue_group_locked (c, at);
+
+  pthread_mutex_unlock (&c->lock);
+  r = sync_ranges (c->disk, &ranges);
+  end = now (c);
+  pthread_mutex_lock (&c->lock);
+
+  end_group_locked (c, group, r);
+  plug_finish (&c->plug, clients, usual && r == 0 ? end - at : 0);
+  return end;
+}
+
+/* Wait until the group's state may have changed.  Returns the time. */
+static uint64_t
+wait_locked (struct commit *c, uint64_t group, bool first, bool plugs)
+{
+  enum group_state state = group_state (c, group);
+
+  if (state == PLUGGED && plugs)
+    c->clock.wait (c->clock.opaque, &c->ended[group % 2], &c->lock,
+                   c->plug.window.end);
+  else
+    pthread_cond_wait (state == GATHERING && first
+                       ? &c->may_lead : &c->ended[group % 2], &c->lock);
+  return now (c);
+}
+
+/* Join the gathering group, lead it if it is time and nobody else does, and
+ * wait.
+ */
 static int
 join_group (struct commit *c, const struct commit_range *ranges, size_t nr,
-            bool all)
+            enum commit_kind kind)
 {
-  uint64_t group;
-  size_t i;
+  bool first, plugs = false, leads = false;
+  enum group_state state;
+  uint64_t group, joined, at;
+  int r;
 
   if (c->never_sync)
     return commit_has_failed (c) ? -EIO : 0;
 
-  SCOPED_LOCK (&c->lock);
+  joined = at = now (c);
+  pthread_mutex_lock (&c->lock);
   group = c->gathering;
-  c->ranges.all |= all;
-  for (i = 0; i < nr; ++i)
-    commit_ranges_add (&c->ranges, ranges[i].start, ranges[i].end);
-  c->stats.members++;
+  first = c->members == 0;
+  add_member_locked (c, ranges, nr, kind, joined);
 
-  for (;;) {
-    switch (group_state (c, group)) {
-    case DURABLE:
-      return 0;
-    case FAILED:
-      return group == c->error_group ? c->error : -EIO;
-    case GATHERING:
-      if (!c->issued) {
-        lead_group_locked (c);
-        continue;
-      }
-      break;
-    case ISSUED:
-      break;
+  while ((state = group_state (c, group)) < DURABLE) {
+    if (state == GATHERING && !c->issued) {
+      plugs = !c->has_flush && plug_begin (&c->plug, at);
+      leads = !plugs;
     }
-    pthread_cond_wait (&c->changed, &c->lock);
+    else if (state == PLUGGED)
+      leads = c->has_flush || plug_is_over (&c->plug, at);
+
+    if (leads)
+      at = lead_group_locked (c, at);
+    else
+      at = wait_locked (c, group, first, plugs);
   }
+  r = state == DURABLE ? 0 : group == c->error_group ? c->error : -EIO;
+  histogram_add (c->stats.waits[kind], COMMIT_TIME_BUCKETS, at - joined);
+  pthread_mutex_unlock (&c->lock);
+
+  if (leads) {
+    pthread_cond_broadcast (&c->may_lead);
+    pthread_cond_broadcast (&c->ended[group % 2]);
+  }
+  return r;
 }
 
-int
-commit_many (struct commit *c, const struct commit_range *ranges, size_t nr)
+static int
+join_if_any (struct commit *c, const struct commit_range *ranges, size_t nr,
+             enum commit_kind kind)
 {
   size_t i;
 
   for (i = 0; i < nr; ++i)
     if (ranges[i].start < ranges[i].end)
-      return join_group (c, ranges, nr, false);
+      return join_group (c, ranges, nr, kind);
   return 0;
+}
+
+int
+commit_many (struct commit *c, const struct commit_range *ranges, size_t nr)
+{
+  return join_if_any (c, ranges, nr, COMMIT_FUA);
 }
 
 int
@@ -193,9 +340,16 @@ commit_range (struct commit *c, uint64_t start, uint64_t end)
 }
 
 int
+commit_background (struct commit *c, const struct commit_range *ranges,
+                   size_t nr)
+{
+  return join_if_any (c, ranges, nr, COMMIT_BACKGROUND);
+}
+
+int
 commit_all (struct commit *c)
 {
-  return join_group (c, NULL, 0, true);
+  return join_group (c, NULL, 0, COMMIT_FLUSH);
 }
 
 void

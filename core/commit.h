@@ -4,22 +4,31 @@
  *
  * A request that must be durable before it is acknowledged (FUA, or a FLUSH)
  * joins the group that gathers.  If no sync is under way it leads: it seals
- * the group and submits one batch of ranged syncs for all members.  While
- * that runs the next group gathers, and one of its members leads it as soon
- * as the sync has ended.  So a lone writer syncs at once, with no timer, and
- * any number of concurrent ones share a sync.
+ * the group and issues one batch of ranged syncs for all members.  While that
+ * runs the next group gathers, and one of its members leads it as soon as the
+ * sync has ended.  So a lone writer syncs at once, with no timer, and any
+ * number of concurrent ones share a sync.  Where the recent past shows that
+ * requests come in bursts, the leader waits a moment for the rest of the
+ * burst: the group is plugged.
  *
- *               commit_range(), commit_all()
- *                         |
- *                         v      a leader, none other under way
- *      (empty) ----> GATHERING --------------------------------> ISSUED
- *                         |                                       |   |
- *                         | latched                     all syncs |   | any
- *                         v                             succeeded v   v fails
- *                       FAILED                           DURABLE     FAILED
+ *      commit_range(), commit_all(), ...
+ *                    |
+ *                    v   no sync is under way, and more are expected
+ *               GATHERING ------------------------------> PLUGGED
+ *                 |   |                                    |   |
+ *                 |   | no sync is under way,     all have |   |
+ *                 |   | nobody else expected     come, or  |   |
+ *                 |   v                       time is up   |   |
+ *                 |  ISSUED <------------------------------+   |
+ *         latched |   |   |                                    | latched
+ *                 |   |   | all syncs succeeded                |
+ *                 |   |   +---------------------> DURABLE      |
+ *                 |   | one failed                             |
+ *                 v   v                                        |
+ *                FAILED <--------------------------------------+
  *
  * Groups have numbers that grow by one; a group's state follows from its
- * number and four others (commit.c, group_state()), so that nothing has to
+ * number and a few others (commit.c, group_state()), so that nothing has to
  * be allocated or reference-counted.
  *
  * Rules:
@@ -38,6 +47,12 @@
  *    and everyone after a failed write (commit_fail()), gets -EIO until the
  *    image is opened again.
  *
+ * The plug.  Rules 5 to 8, which decide about it, are in plug.h.
+ *
+ * 9. Who completes a plugged group leads it, so that nobody has to be woken
+ *    first.  A FLUSH does that, too, and is not made to wait: its client has
+ *    sent what it wanted to send.
+ *
  * Lock: one mutex inside, never held over I/O.
  */
 
@@ -46,9 +61,11 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "disk.h"
+#include "plug.h"
 
 #define COMMIT_RANGES_MAX 32
 
@@ -61,25 +78,65 @@ struct commit_ranges {
   struct commit_range range[COMMIT_RANGES_MAX];
 };
 
+/* Who waits. */
+enum commit_kind {
+  COMMIT_FUA,                   /* commit_range(), commit_many() */
+  COMMIT_FLUSH,                 /* commit_all() */
+  COMMIT_BACKGROUND,            /* commit_background() */
+};
+#define COMMIT_KINDS 3
+
+/* Bucket i of a histogram counts what is in [2^i, 2^(i+1)); the last one all
+ * that is larger, too, and the first one 0.
+ */
+#define COMMIT_SIZE_BUCKETS 12  /* members */
+#define COMMIT_TIME_BUCKETS 36  /* ns: the last begins at 34 s */
+
 struct commit_stats {
   uint64_t groups;              /* batches of syncs submitted */
   uint64_t members;             /* requests that waited for one */
   uint64_t syncs;               /* ranged syncs, all batches together */
+  uint64_t saved;               /* batches that sharing has saved */
+  uint64_t plugs;               /* groups that were plugged */
+  uint64_t plugs_complete;      /* of these, all that were expected came */
+  uint64_t plug_ns;             /* time in plugs, all together */
+  uint64_t sizes[COMMIT_SIZE_BUCKETS]; /* groups by members */
+  /* Members by the time from joining to the sync's end. */
+  uint64_t waits[COMMIT_KINDS][COMMIT_TIME_BUCKETS];
+};
+
+/* Time, for the plug: the system's, but for tests. */
+struct commit_clock {
+  void *opaque;
+  uint64_t (*now) (void *opaque); /* ns, from anywhere, never backwards */
+  /* Wait until cond is signalled or now() is `deadline`, as
+   * pthread_cond_timedwait() does; it may return too early.
+   */
+  void (*wait) (void *opaque, pthread_cond_t *cond, pthread_mutex_t *lock,
+                uint64_t deadline);
 };
 
 struct commit {
   struct disk *disk;            /* borrowed */
   bool never_sync;              /* cache=unsafe: everything is durable */
+  struct commit_clock clock;    /* a test may replace it before any request */
 
   pthread_mutex_t lock;         /* protects what follows */
-  pthread_cond_t changed;       /* a group ended, or was latched */
+  pthread_cond_t may_lead;      /* to the first member: none is under way */
+  pthread_cond_t ended[2];      /* to all other members of group n: [n % 2] */
   uint64_t gathering;           /* number of the group that gathers */
   uint64_t durable;             /* groups up to this one have ended well */
   uint64_t failed;              /* this group and later: FAILED; 0 = none */
   bool issued;                  /* the group before `gathering` is ISSUED */
   int error;                    /* -errno for the members of `failed` */
   uint64_t error_group;         /* the group whose sync failed; 0 = none */
-  struct commit_ranges ranges;  /* of the gathering group */
+
+  /* Of the gathering group: */
+  struct commit_ranges ranges;
+  unsigned members;
+  bool has_flush;
+
+  struct plug plug;
   struct commit_stats stats;
 };
 
@@ -97,6 +154,10 @@ extern int commit_range (struct commit *c, uint64_t start, uint64_t end);
  */
 extern int commit_many (struct commit *c, const struct commit_range *ranges,
                         size_t nr);
+
+/* The same for who is in no hurry, and makes nobody wait for others. */
+extern int commit_background (struct commit *c,
+                              const struct commit_range *ranges, size_t nr);
 
 /* Wait until all that was written before is durable. */
 extern int commit_all (struct commit *c);

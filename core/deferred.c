@@ -288,7 +288,9 @@ sync_made_before (struct deferred *d, uint64_t before,
   if (nr == 0)
     return 0;
   stats_add (d->stats, counter, 1);
-  r = commit_many (d->commit, ranges, nr);
+  r = counter == STATS_deferred_expired
+    ? commit_background (d->commit, ranges, nr)
+    : commit_many (d->commit, ranges, nr);
   for (i = 0; r == 0 && i < nr; ++i)
     deferred_synced (d, ranges[i].start, ranges[i].end, moment);
   return r;

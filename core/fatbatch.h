@@ -215,6 +215,10 @@ extern void fatbatch_describe (struct fatbatch *fb, char *buf, size_t size);
   F (layout_scans, "times that the volumes were looked for")            \
   F (commit_members, "requests that waited for a sync")                 \
   F (commit_groups, "groups of such requests, each one batch of syncs") \
+  F (commits_saved, "batches of syncs that sharing has saved")          \
+  F (commit_plugs, "groups that waited a moment for the rest of a burst") \
+  F (commit_plugs_complete, "of those, all that were expected came")    \
+  F (commit_plug_ns, "ns that they waited, all together")               \
   F (syncs, "ranged syncs submitted")                                   \
   F (commits_deferred, "allocations acknowledged before their sync")    \
   F (deferred_forced, "syncs of such before a write that may refer to them") \
@@ -243,6 +247,25 @@ struct fatbatch_stats {
 };
 extern void fatbatch_get_stats (struct fatbatch *fb,
                                 struct fatbatch_stats *ret);
+
+/* Distributions.  Bucket i counts what is in [2^i, 2^(i+1)); the first one 0,
+ * too, and the last one all that is larger.  F (name, help).
+ */
+#define FATBATCH_BUCKETS 36
+#define FATBATCH_HISTOGRAMS(F)                                          \
+  F (group_sizes, "requests in a group that shared syncs")              \
+  F (fua_wait_ns, "ns that a FUA request waited for its sync")          \
+  F (flush_wait_ns, "ns that a flush waited")                           \
+  F (background_wait_ns, "ns that a batch of mirrors, or a deferred "   \
+     "commit, waited")
+
+struct fatbatch_histograms {
+#define FATBATCH_HISTOGRAM_FIELD(name, help) uint64_t name[FATBATCH_BUCKETS];
+  FATBATCH_HISTOGRAMS (FATBATCH_HISTOGRAM_FIELD)
+#undef FATBATCH_HISTOGRAM_FIELD
+};
+extern void fatbatch_get_histograms (struct fatbatch *fb,
+                                     struct fatbatch_histograms *ret);
 
 /* The text of an errno value, from any thread.  Never NULL. */
 extern const char *fatbatch_strerror (int err);

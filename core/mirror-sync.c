@@ -236,7 +236,8 @@ sync_windows (struct mirror *m, bool background)
   if (nr == 0)
     return 0;
   stats_add (m->stats, STATS_mirror_syncs, nr);
-  r = commit_many (m->commit, ranges, nr);
+  r = background ? commit_background (m->commit, ranges, nr)
+    : commit_many (m->commit, ranges, nr);
   if (r < 0)
     return r;
   SCOPED_LOCK (&m->lock);

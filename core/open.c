@@ -15,6 +15,10 @@
 #include "error.h"
 #include "util.h"
 
+_Static_assert (COMMIT_TIME_BUCKETS <= FATBATCH_BUCKETS &&
+                COMMIT_SIZE_BUCKETS <= FATBATCH_BUCKETS,
+                "histograms are copied");
+
 /* -- What an earlier run has left ---------------------------------------- */
 
 static void
@@ -294,6 +298,10 @@ fatbatch_get_stats (struct fatbatch *fb, struct fatbatch_stats *ret)
   commit_get_stats (&fb->commit, &commit);
   ret->commit_members = commit.members;
   ret->commit_groups = commit.groups;
+  ret->commits_saved = commit.saved;
+  ret->commit_plugs = commit.plugs;
+  ret->commit_plugs_complete = commit.plugs_complete;
+  ret->commit_plug_ns = commit.plug_ns;
   ret->syncs = commit.syncs;
   ret->io_eio = atomic_load (&faults->eio);
   ret->io_enospc = atomic_load (&faults->enospc);
@@ -301,6 +309,22 @@ fatbatch_get_stats (struct fatbatch *fb, struct fatbatch_stats *ret)
   ret->io_short = atomic_load (&faults->short_transfers);
   ret->io_interrupted = atomic_load (&faults->interrupted);
   ret->io_broken_rings = atomic_load (&faults->broken_rings);
+}
+
+void
+fatbatch_get_histograms (struct fatbatch *fb, struct fatbatch_histograms *ret)
+{
+  struct commit_stats commit;
+
+  commit_get_stats (&fb->commit, &commit);
+  memset (ret, 0, sizeof *ret);
+  memcpy (ret->group_sizes, commit.sizes, sizeof commit.sizes);
+  memcpy (ret->fua_wait_ns, commit.waits[COMMIT_FUA],
+          sizeof commit.waits[COMMIT_FUA]);
+  memcpy (ret->flush_wait_ns, commit.waits[COMMIT_FLUSH],
+          sizeof commit.waits[COMMIT_FLUSH]);
+  memcpy (ret->background_wait_ns, commit.waits[COMMIT_BACKGROUND],
+          sizeof commit.waits[COMMIT_BACKGROUND]);
 }
 
 /* Text that grows to the right and is cut at the buffer's end. */

@@ -107,8 +107,20 @@ plugin_get_ready (void)
 }
 
 static void
+log_histogram (const char *name, const char *help, const uint64_t *buckets)
+{
+  unsigned i;
+
+  for (i = 0; i < FATBATCH_BUCKETS; ++i)
+    if (buckets[i] > 0)
+      nbdkit_debug ("stats: %s: %" PRIu64 " from %" PRIu64 " on (%s)", name,
+                    buckets[i], i == 0 ? 0 : UINT64_C (1) << i, help);
+}
+
+static void
 log_stats (void)
 {
+  struct fatbatch_histograms histograms;
   struct fatbatch_stats stats;
 
   fatbatch_get_stats (fb, &stats);
@@ -116,6 +128,10 @@ log_stats (void)
   nbdkit_debug ("stats: " #name "=%" PRIu64 " (" help ")", stats.name);
   FATBATCH_COUNTERS (LOG_COUNTER)
 #undef LOG_COUNTER
+  fatbatch_get_histograms (fb, &histograms);
+#define LOG_HISTOGRAM(name, help) log_histogram (#name, help, histograms.name);
+  FATBATCH_HISTOGRAMS (LOG_HISTOGRAM)
+#undef LOG_HISTOGRAM
 }
 
 static void
