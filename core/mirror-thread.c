@@ -60,8 +60,8 @@ find_work_locked (struct mirror *m, uint64_t now, uint64_t *deadline)
   for (i = 0; i < m->nr_windows; ++i) {
     const struct mirror_window *w = m->window[i];
 
-    if (w->block == 0 || w->in_place)
-      continue;
+    if (w->block == 0 || w->in_place || w->in_flight > 0)
+      continue;                 /* others are at it, and will wake us up */
     dirty += (uint64_t) w->dirty * w->slot_size;
     if (dirty > 0 && dirty >= m->batch)
       return WORK_SYNC;
