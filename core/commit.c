@@ -36,12 +36,10 @@ clock_wait (void *opaque __attribute__ ((unused)), pthread_cond_t *cond,
   struct timespec ts = {
     .tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000,
   };
-  int slack = prctl (PR_GET_TIMERSLACK);
 
   prctl (PR_SET_TIMERSLACK, 1UL);
   pthread_cond_timedwait (cond, lock, &ts);
-  if (slack > 0)
-    prctl (PR_SET_TIMERSLACK, (unsigned long) slack);
+  prctl (PR_SET_TIMERSLACK, 0UL);       /* the thread's default */
 }
 
 static uint64_t

@@ -114,7 +114,7 @@ plug_window_open (struct plug_window *w, const struct plug *p, uint64_t at)
 static inline void
 plug_window_join (struct plug_window *w, uint64_t at)
 {
-  if (at > w->end)
+  if (at >= w->end)
     return;
   w->came++;
   plug_window_extend (w, at);

@@ -464,7 +464,9 @@ faultfs_lseek (const char *path, off_t offset, int whence,
   return r == -1 ? -errno : r;
 }
 
-/* The lock is not held meanwhile: others write, and the power may be cut. */
+/* The lock is not held meanwhile: others write, and the power may be cut; but
+ * at the end, when it is settled whether it was.
+ */
 static int
 sync_for_powercut (const struct faults *faults, int fd)
 {
@@ -475,8 +477,8 @@ sync_for_powercut (const struct faults *faults, int fd)
   int r = begin_operation (faults, true);
   if (r == 0)
     r = -faults->fsync_error;
-  end_operation ();
   powercut_sync_end (get_powercut (), fd, r == 0);
+  end_operation ();
   return r;
 }
 

@@ -243,7 +243,6 @@ powercut_sync_begin (struct powercut *p, int fd)
 void
 powercut_sync_end (struct powercut *p, int fd, bool success)
 {
-  powercut_lock (p);
   struct file *f = find_file (p, fd);
   struct unsynced **link = &f->unsynced;
 
@@ -263,7 +262,6 @@ powercut_sync_end (struct powercut *p, int fd, bool success)
   }
   if (success && !p->cut)
     f->durable_size = f->sync_size;
-  powercut_unlock (p);
   pthread_mutex_unlock (&p->sync_lock);
 }
 

@@ -21,7 +21,7 @@
  *    nothing is.
  * 5. After powercut_cut() the backing directory must not be changed any more.
  *
- * All functions but the last two of the data expect the caller to hold
+ * All functions but powercut_sync_begin() expect the caller to hold
  * powercut_lock(), from before a change until after it.  An I/O error here ends
  * the program.
  */
@@ -48,8 +48,10 @@ extern void powercut_change (struct powercut *p, int fd, off_t offset,
 /* The file will be cut off, or made longer. */
 extern void powercut_resize (struct powercut *p, int fd, off_t size);
 
-/* A sync begins and ends.  From begin to end no other one does: begin waits.
- * The lock is not held.
+/* A sync begins and ends.  From begin to end no other one does: begin waits,
+ * and the lock is not held.  At the end it is, since before it was looked
+ * whether the power is cut: nobody is told that a sync succeeded which the cut
+ * has taken back.
  */
 extern void powercut_sync_begin (struct powercut *p, int fd);
 extern void powercut_sync_end (struct powercut *p, int fd, bool success);

@@ -172,7 +172,7 @@ what_a_write_in_place_delayed_is_written_after_it (void)
   load_request ("hold write fat2:4");
   load_request ("async write fat2:4 q");
   set_delay (0);
-  CHECK_EQ (mirror_sync (&rig.fb->mirror), 0);
+  load_request ("async sync");
   usleep (20000);               /* so that the thread has looked, most likely */
   CHECK_EQ (load_stat ("mirror_batches"), 0);
   load_request ("release");

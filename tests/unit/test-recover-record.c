@@ -141,6 +141,56 @@ a_record_that_is_not_of_this_image_writes_nothing (void)
   }
 }
 
+/* The last window of two, which is short, as one that reaches out of the FAT: in
+ * front of FAT 1, from the reserved sectors into it; or behind the mirror, from
+ * there into the data.
+ */
+static void
+a_window_does_not_reach_out_of_the_fat (void)
+{
+  static const struct rig_volume volume = {
+    0, { 512, 1, 1100, 2, 1200, 3600, 2, 0, 1, 6 }
+  };
+  static const struct {
+    const char *name;
+    int64_t start;              /* added to both copies' */
+    uint32_t length;
+    unsigned slot;              /* which is asked for */
+  } rows[] = {
+    { "in front", -2 * 524288, 524288, 6 },
+    { "behind", 0, 177 * 512, 176 },
+  };
+  CLEANUP_FREE uint8_t *before = malloc (fat_spec_size (&volume.spec));
+  size_t i;
+
+  for (i = 0; i < sizeof rows / sizeof rows[0]; ++i) {
+    struct intent_entry entry;
+
+    rig_init (&rig, fat_spec_size (&volume.spec), &volume, 1);
+    rig_open (&rig);
+    rig.quick = true;
+    rig_request (&rig, "write fat1:1030 a");
+    rig_request (&rig, "write fat2:1030 a");
+    rig_crash (&rig);
+    rig.unsure = true;
+    entry = get_entry ();
+    CHECK_EQ (entry.length, 176 * 512);
+    entry.fat1 += rows[i].start;
+    entry.mirror += rows[i].start;
+    entry.length = rows[i].length;
+    memset (entry.slots, 0, sizeof entry.slots);
+    entry.slots[rows[i].slot / 8] = 1 << rows[i].slot % 8;
+    put_entry (&entry);
+    memset (rig.bytes + entry.fat1 + rows[i].slot * 512, 'x', 512);
+    memcpy (before, rig.bytes, rig.size);
+
+    start (rows[i].name);
+    CHECK (memcmp (before, rig.bytes, rig.size) == 0);
+    CHECK_EQ (oplog_count (&rig.log, "= problem"), 1);
+    rig_release (&rig);
+  }
+}
+
 /* A slot is what the volume says, whatever the entry says. */
 static void
 another_sector_size_is_another_volume (void)
@@ -330,6 +380,7 @@ main (void)
 {
   alarm (300);
   RUN (a_record_that_is_not_of_this_image_writes_nothing);
+  RUN (a_window_does_not_reach_out_of_the_fat);
   RUN (another_sector_size_is_another_volume);
   RUN (an_image_of_another_size_is_another_image);
   RUN (a_file_that_is_not_ours_is_left_alone);

@@ -58,6 +58,11 @@ static const struct rig_row back[] = {
     "> check fat2:0+16 ...a.bd..x..e...\n"
     "> stat recoveries 1\n"
     "> stat recovered_sectors 3\n"
+    "> write fat1:5 z\n"        /* and that is the end of it */
+    COMPARE
+    "  write fat1:5\n"
+    "> read fat2:5 b\n"
+    "  read fat2:5\n"
     "> close\n" },
 
   { .name = "nothing to be written",

@@ -13,10 +13,16 @@
 #   vm_initramfs SCRIPT OUT [FILE...]
 #   vm_serve_unix IMAGE [NBDKIT-ARG...]    starts the server; sets vm_socket
 #   vm_serve_tcp IMAGE [NBDKIT-ARG...]     starts the server; sets vm_port
+#   vm_serve_again          the same command once more, on the same address
 #   vm_serve_stop           stops it, and fails unless it ended well
+#   vm_serve_kill           SIGKILL
+#   vm_counter NAME         of a server with "${vm_stats[@]}" that has stopped
 #   vm_run INITRAMFS LOG KERNEL-ARGS [QEMU-ARG...]
 #                           vm_start, then vm_wait: the guest's exit status
+#   vm_guest_kill           the guest ends at once, or did so before
 #   vm_manifest REPORT OUT  what the guest said about its files
+#   vm_wait_until SECONDS CMD...   polls; false if the time ran out
+#   vm_at_end CMD...        run it on every way out, the last one first
 #
 # Set before vm_initramfs: vm_modules, vm_programs.  Before vm_run: vm_cpus,
 # vm_memory.  From the environment: NBDKIT, FATBATCH_SO, FATBATCH_VM_CACHE,
@@ -29,6 +35,7 @@
 PATH=$PATH:/usr/sbin:/sbin
 
 vm_srcdir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$vm_srcdir/vm-kernel.sh"
 NBDKIT=${NBDKIT:-nbdkit}
 vm_builddir=${abs_top_builddir:-${vm_srcdir%/tests/vm}}
 FATBATCH_SO=${FATBATCH_SO:-$vm_builddir/fatbatch.so}
@@ -45,9 +52,16 @@ vm_modules=(virtio_pci virtio_blk virtio_net nbd vfat
             dm-mod dm-flakey dm-log-writes dm-delay)
 vm_programs=(mkfs.fat nbd-client fallocate)
 
+# For vm_serve_*: log the counters at the end, and not each request.
+# shellcheck disable=SC2034
+vm_stats=(-v -D fatbatch.stats=1
+          -D nbdkit.backend.datapath=0 -D nbdkit.backend.controlpath=0)
+
 vm_dir=
 vm_guest_pid=
 vm_server_pid=
+vm_served=()
+vm_ends=()
 
 # ---------------------------------------------------------------- the test
 
@@ -82,7 +96,7 @@ vm_begin ()
 # On every way out: end what was started, show the logs of a failure.
 vm_end ()
 {
-  local status=$? log
+  local status=$? log i
   trap - EXIT
   set +e
 
@@ -92,6 +106,9 @@ vm_end ()
     vm_say "the server had ended before, with status $?"
   fi
   vm_kill "$vm_server_pid"
+  for ((i = ${#vm_ends[@]} - 1; i >= 0; i--)); do
+    eval "${vm_ends[i]}"
+  done
   if [ $status -ne 0 ] && [ $status -ne 77 ]; then
     for log in "$vm_dir"/*.log "$vm_dir"/*.report; do
       [ -s "$log" ] || continue
@@ -105,6 +122,22 @@ vm_end ()
     rm -rf "$vm_dir"
   fi
   exit $status
+}
+
+vm_at_end ()
+{
+  vm_ends+=("$(printf '%q ' "$@")")
+}
+
+vm_wait_until ()
+{
+  local end=$((SECONDS + $1 + 1))
+  shift
+
+  until "$@"; do
+    [ "$SECONDS" -lt "$end" ] || return 1
+    sleep 0.1
+  done
 }
 
 # vm_kill PID: end a child of ours, if it still runs.
@@ -131,168 +164,6 @@ vm_require ()
   for program; do
     command -v "$program" >/dev/null || vm_skip "$program is not installed"
   done
-}
-
-# -------------------------------------------------------------- the kernel
-
-# Sets vm_root (the unpacked package), vm_release, vm_kernel.
-vm_prepare ()
-{
-  local deb
-
-  vm_require qemu-system-x86_64 "${NBDKIT%% *}" busybox cpio depmod modprobe \
-             dpkg-deb ldd setpriv timeout "${vm_programs[@]}"
-  case $FATBATCH_SO in
-    */*) [ -e "$FATBATCH_SO" ] || vm_skip "$FATBATCH_SO is not built";;
-  esac
-  mkdir -p "$vm_cache" || vm_skip "cannot create $vm_cache"
-
-  vm_find_root && return
-  for deb in "$vm_cache"/linux-image-*-cloud-amd64_*.deb \
-             /var/cache/apt/archives/linux-image-*-cloud-amd64_*.deb; do
-    if [ -f "$deb" ] && vm_unpack "$deb"; then
-      vm_find_root && return
-    fi
-  done
-  if vm_download; then
-    vm_find_root && return
-  fi
-  vm_skip "no kernel: put a linux-image-*-cloud-amd64_*_amd64.deb into" \
-          "$vm_cache (apt-get download found none)"
-}
-
-# The newest unpacked kernel in the cache.
-vm_find_root ()
-{
-  local kernel
-
-  kernel=$(find "$vm_cache" -mindepth 3 -maxdepth 3 -path '*/boot/vmlinuz-*' |
-             sort -V | tail -n 1)
-  [ -n "$kernel" ] || return 1
-  vm_kernel=$kernel
-  vm_root=${kernel%/boot/*}
-  vm_release=${kernel##*/vmlinuz-}
-}
-
-# vm_unpack DEB.  The directory gets its name only when it is complete, so
-# that a torn one is never used; another test may have been faster.
-vm_unpack ()
-{
-  local deb=$1 tmp release target
-
-  tmp=$(mktemp -d "$vm_cache/tmp.XXXXXXXXXX")
-  if dpkg-deb -x "$deb" "$tmp" &&
-     release=$(basename "$tmp"/boot/vmlinuz-*) &&
-     release=${release#vmlinuz-} &&
-     depmod -b "$tmp" "$release"; then
-    target=$vm_cache/$(basename "$deb" .deb)
-    chmod 755 "$tmp"
-    mv -T "$tmp" "$target" 2>/dev/null || [ -d "$target" ] || return 1
-    rm -rf "$tmp"
-    return 0
-  fi
-  vm_say "cannot unpack $deb"
-  rm -rf "$tmp"
-  return 1
-}
-
-# The package that Debian's metapackage points to, into the cache.
-vm_download ()
-{
-  local tmp package deb status=1
-
-  command -v apt-get >/dev/null || return 1
-  package=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null |
-              sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)
-  [ -n "$package" ] || return 1
-
-  vm_say "downloading $package"
-  tmp=$(mktemp -d "$vm_cache/tmp.XXXXXXXXXX")
-  if (cd "$tmp" &&
-        apt-get -qq -o APT::Sandbox::User=root download "$package"); then
-    for deb in "$tmp"/*.deb; do
-      mv "$deb" "$vm_cache/" && vm_unpack "$vm_cache/${deb##*/}" && status=0
-    done
-  fi
-  rm -rf "$tmp"
-  return $status
-}
-
-# ----------------------------------------------------------- the initramfs
-
-# vm_initramfs SCRIPT OUT [FILE...]: the guest runs SCRIPT (busybox sh); each
-# FILE is put into its root directory.
-vm_initramfs ()
-{
-  local script=$1 out=$2 root=$vm_dir/root program module
-  shift 2
-
-  rm -rf "$root"
-  mkdir -p "$root"/{bin,sbin,dev,proc,sys,tmp,mnt,etc}
-  vm_add_program busybox "$root"
-  while read -r program; do
-    case $program in
-      busybox) ;;
-      *) ln -s busybox "$root/bin/$program";;
-    esac
-  done < <(busybox --list)
-  # The kernel itself calls this one, for the character sets of a mount.
-  ln -s ../bin/modprobe "$root/sbin/modprobe"
-  for program in "${vm_programs[@]}"; do
-    vm_add_program "$program" "$root"
-  done
-  for module in "${vm_modules[@]}"; do
-    vm_add_module "$module" "$root"
-  done
-  cp "$vm_root/lib/modules/$vm_release"/modules.{order,builtin*} \
-     "$root/lib/modules/$vm_release/"
-  depmod -b "$root" "$vm_release"
-
-  cp "$vm_srcdir/guest-init.sh" "$root/init"
-  chmod 755 "$root/init"
-  cp "$script" "$root/guest.sh"
-  [ $# -eq 0 ] || cp "$@" "$root/"
-  (cd "$root" && find . | cpio -o -H newc -R 0:0 --quiet) >"$out"
-  rm -rf "$root"
-}
-
-# vm_add_program NAME ROOT: into /bin, with the shared libraries that it needs
-# where the host has them.  Where busybox has a program of the same name, its
-# shell prefers that: write /bin/NAME.
-vm_add_program ()
-{
-  local path root=$2 file
-
-  path=$(command -v "$1")
-  cp -L --remove-destination "$path" "$root/bin/$1"
-  for file in $(ldd "$path" 2>/dev/null |
-                  sed -n 's|^[^/]*\(/[^ ]*\) (0x.*|\1|p'); do
-    mkdir -p "$root/${file%/*}"
-    cp -L "$file" "$root/$file"
-  done
-}
-
-# vm_add_module NAME ROOT: with the modules that it needs, uncompressed since
-# busybox can't load compressed ones.
-vm_add_module ()
-{
-  local root=$2 file target
-
-  modprobe -d "$vm_root" -S "$vm_release" --show-depends "$1" \
-           >"$vm_dir/module"
-  while read -r _ file _; do
-    case $file in
-      /*) ;;
-      *) continue;;             # "builtin NAME"
-    esac
-    target=$root/${file#"$vm_root"/}
-    mkdir -p "${target%/*}"
-    case $file in
-      *.xz) xz -dc "$file" >"${target%.xz}";;
-      *.zst) zstd -qdc "$file" >"${target%.zst}";;
-      *) cp "$file" "$target";;
-    esac
-  done <"$vm_dir/module"
 }
 
 # -------------------------------------------------------------- the server
@@ -329,6 +200,7 @@ vm_serve_tcp ()
 vm_serve ()
 {
   local image=$1 arg args=() i
+  vm_served=("$@")
   shift
 
   for arg; do
@@ -356,6 +228,13 @@ vm_serve ()
   return 1
 }
 
+# nbdkit leaves its socket behind, as README.md says.
+vm_serve_again ()
+{
+  rm -f "${vm_socket:-}"
+  vm_serve "${vm_served[@]}" || vm_fail "the server did not start again"
+}
+
 # Stop the server and fail unless it was alive and ends with status 0.
 vm_serve_stop ()
 {
@@ -365,6 +244,26 @@ vm_serve_stop ()
   wait "$pid" || status=$?
   vm_server_pid=
   [ $status -eq 0 ] || vm_fail "the server ended with status $status"
+}
+
+# The server must have lived until now.
+vm_serve_kill ()
+{
+  local pid=$vm_server_pid status=0
+
+  vm_server_pid=
+  # The shell would report the death.
+  { kill -KILL "$pid" && wait "$pid" || status=$?; } 2>/dev/null
+  [ $status -eq 137 ] || vm_fail "the server had ended before, status $status"
+}
+
+vm_counter ()
+{
+  local value
+
+  value=$(sed -n "s/.* stats: $1=\([0-9]*\) .*/\1/p" "$vm_dir/server.log")
+  [ -n "$value" ] || vm_fail "the server's log has no counter $1"
+  echo "$value"
 }
 
 # --------------------------------------------------------------- the guest
@@ -419,6 +318,16 @@ vm_run ()
 {
   vm_start "$@"
   vm_wait
+}
+
+# What we started is timeout(1); QEMU dies with it, and asks nobody.
+vm_guest_kill ()
+{
+  {
+    kill -KILL "$vm_guest_pid" || :
+    wait "$vm_guest_pid" || :
+  } 2>/dev/null
+  vm_guest_pid=
 }
 
 # vm_manifest REPORT OUT: one line a file or directory, as tree_manifest in
