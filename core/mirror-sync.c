@@ -161,8 +161,8 @@ collect_all (struct mirror *m, struct mirror_batch *b)
   for (;;) {
     SCOPED_LOCK (&m->lock);
     w = find_meant_locked (m, start, is_dirty, UINT64_MAX);
-    if (!w)
-      return 0;
+    if (!w || b->nr_windows == MIRROR_WINDOWS_MAX)
+      return 0;                 /* windows may come and go meanwhile */
     start = mirror_window_end (w);
     if (!w->in_place)
       mirror_batch_collect_locked (m, b, w);
