@@ -175,7 +175,7 @@ guest_start ()
 # works.
 guest_comes_to ()
 {
-  vm_wait_until 60 guest_is_at "$@" && [ "$guest_state" = there ]
+  vm_wait_until 120 guest_is_at "$@" && [ "$guest_state" = there ]
 }
 
 guest_is_at ()
@@ -308,7 +308,7 @@ survive_round ()
   storage=plain
   rounds=$((rounds + 1))
   vm_say "round $rounds: virtio, the guest survives"
-  guest_start virtio "$backing" 3 0
+  guest_start virtio "$backing" 8 0
   guest_work $((10 + $(draw 25 work)))
   vm_serve_kill
   vm_serve_again
