@@ -20,7 +20,7 @@
 #define SIZE (UINT64_C (64) * 1024 * 1024)
 #define RECORD_SIZE (INTENT_BLOCKS * INTENT_BLOCK)
 
-static char dir[200], path[220], stale[230];
+static char dir[200], path[220], stale[230], other[230];
 static struct oplog the_log;
 static struct intent_store *store;
 static struct intent in;
@@ -60,6 +60,7 @@ remove_files (void)
   unlink (path);
   rmdir (path);
   unlink (stale);
+  unlink (other);
 }
 
 static inline void
@@ -171,6 +172,7 @@ make_folder (void)
   CHECK (mkdtemp (dir) != NULL);
   snprintf (path, sizeof path, "%s/record", dir);
   snprintf (stale, sizeof stale, "%s.stale", path);
+  snprintf (other, sizeof other, "%s/file", dir);
   atexit (remove_all);
   signal (SIGALRM, give_up);
   alarm (120);

@@ -9,11 +9,12 @@
  *     sync fat1:3
  *
  * Places: REGION:SECTOR, REGION:SECTOR+SECTORS, or REGION@BYTE+BYTES, counted
- * from the region's start, and REGION is all of it; REGION is boot (with what is
- * reserved behind it), fat1, fat2 or data, of the second volume "b.boot" and so
- * on, or disk, which is counted from the image's start; "all" is all of it.  In the log an operation from one region into
- * another has its first and its last sector, "fat1:3..fat2:4", and one that is
- * not of whole sectors has bytes of the image, "@100+50".
+ * from the region's start, and REGION is all of it; REGION is boot (with what
+ * is reserved behind it), fat1, fat2 or data, of the second volume "b.boot" and
+ * so on; disk:SECTOR is counted from the image's start, and "all" is all of it.
+ * In the log an operation from one region into another has its first and its
+ * last sector, "fat1:3..fat2:4", and one that is not of whole sectors has bytes
+ * of the image, "@100+50".
  *
  * Contents: a letter for each sector, of which the last one is repeated.  The
  * bytes follow from the letter and the place in the region, so that "a" is the
@@ -36,9 +37,9 @@
  *   close                       fatbatch_close()
  *   crash                       the server is killed
  *   open [block] [nostore]      engine_new()
- *   image PLACE CONTENTS        the image's bytes, behind the engine's back; when
- *                               no server runs nothing is checked from then on
- *   check PLACE CONTENTS        the image's bytes, as another program sees them
+ *   image PLACE CONTENTS        the image's bytes, behind the engine's back;
+ *                               if no server runs nothing is checked after it
+ *   check PLACE CONTENTS        the image's bytes, as other programs see them
  *   stat NAME VALUE             a counter's value (its name as in fatbatch.h)
  *   fail KIND [PLACE], heal     operations of that kind fail with EIO; KIND is
  *                               as in the log, "record KIND" for the record

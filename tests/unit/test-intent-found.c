@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What is found where the intent record should be, and is or is not one: looking
- * changes nothing, and what is not ours stays (intent.h, rules 4 and 5).
+/* What is found where the intent record should be, and is or is not one:
+ * looking changes nothing, and what is not ours stays (intent.h, rules 4 and 5).
  */
 
 #include <config.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The intent record fails: if it can't be made, mirrors are written in place; if
- * it can't be written nothing is known of what it says, and nothing pretends
+/* The intent record fails: if it can't be made, mirrors are written in place;
+ * if it can't be written nothing is known of what it says, and nothing pretends
  * (intent.h, rule 6; D6).  The language is in mirror-rig.h.
  */
 

@@ -46,7 +46,7 @@ static const struct rig_row image[] = {
     "> heal\n"
     "> read fat2:3+3 abc\n"     /* the others are known */
     "  read fat2:3+3\n"
-    "> write fat2:4 b\n"        /* in place, and so the record must go: rule 8 */
+    "> write fat2:4 b\n"        /* in place: the record must go, rule 8 */
     "  write fat2:3+3\n"
     "= EIO\n"
     "> read fat2:3+3 abc\n"
@@ -224,7 +224,7 @@ static const struct rig_row image[] = {
     "> read fat2:3 b\n"
     "  read fat2:3\n" },
 
-  { .name = "the copies can't be read: in place, and the next write tries again",
+  { .name = "the copies can't be read: in place, the next write tries again",
     .script =
     "> fail read fat2\n"
     "> fua fat1:3 a\n"

@@ -14,8 +14,8 @@
 /* -- What guests send -------------------------------------------------- */
 
 static const struct rig_row streams[] = {
-  { .name = "virtio, directsync: FUA for each of the four writes of an appended "
-    "cluster costs one sync of FAT 1 where it was two",
+  { .name = "virtio, directsync: of the four FUA writes for an appended "
+    "cluster only those to FAT 1 cost a sync",
     .script =
     DEFER_3
     "> fua fat1:3 b\n"
@@ -121,7 +121,7 @@ static const struct rig_row streams[] = {
     "  record remove\n",
     .cache = FATBATCH_UNSAFE },
 
-  { .name = "a patched guest: eight sectors at once, then their mirrors at once",
+  { .name = "a patched guest: eight sectors at once, their mirrors at once",
     .script =
     "> hold sync\n"
     "> async fua fat1:3 a\n"
@@ -266,7 +266,7 @@ static const struct rig_row streams[] = {
 /* -- What is durable when ---------------------------------------------- */
 
 static const struct rig_row durable[] = {
-  { .name = "a mirror with FUA waits for FAT 1, if that is not durable (rule 3)",
+  { .name = "a mirror with FUA waits for FAT 1 if need be (rule 3)",
     .script =
     DEFER_3
     "> write fat1:3 b\n"

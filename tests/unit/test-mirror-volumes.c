@@ -276,7 +276,7 @@ static const struct rig_row geometry[] = {
     "> fua fat1:3 b\n"
     "  write fat1:3\n"
     "  sync fat1:3\n"
-    /* The mirror of the first one.  What says that it is one is new (rule 2). */
+    /* The first one's mirror.  What says that it is one is new (rule 2). */
     "> fua fat2:8 b\n"
     "  sync boot:0..fat2:7\n"
     "  record write 1\n"

@@ -141,9 +141,9 @@ a_record_that_is_not_of_this_image_writes_nothing (void)
   }
 }
 
-/* The last window of two, which is short, as one that reaches out of the FAT: in
- * front of FAT 1, from the reserved sectors into it; or behind the mirror, from
- * there into the data.
+/* The last window of two, which is short, as one that reaches out of the FAT:
+ * in front of FAT 1, from the reserved sectors into it; or behind the mirror,
+ * from there into the data.
  */
 static void
 a_window_does_not_reach_out_of_the_fat (void)

@@ -247,7 +247,7 @@ Test (route, by_random)
           cr_assert (from == start && to == end);
       }
     }
-    cr_assert_eq (touches, route.kind != ROUTE_PLAIN, "[%" PRIu64 ", %" PRIu64 ")", start,
-                  end);
+    cr_assert_eq (touches, route.kind != ROUTE_PLAIN,
+                  "[%" PRIu64 ", %" PRIu64 ")", start, end);
   }
 }
