@@ -21,9 +21,10 @@
  *    of a burst that is three quarters: the client waits for all of them, so
  *    that a part saves nothing.  Behind a sync, with those who have gathered
  *    during that, it must save those who come as much time as it takes from
- *    those who are there.  After PLUG_MISSES in a row of one kind that did not
- *    pay there are no more of that kind, until a group without one shows that
- *    it would have paid: by those who came soon after it was issued.
+ *    those who are there, and from as many that will gather during the next.
+ *    After PLUG_MISSES in a row of one kind that did not pay there are no more
+ *    of that kind, until a group without one shows that it would have paid: by
+ *    those who came soon after it was issued.
  */
 
 #ifndef FATBATCH_PLUG_H
@@ -132,7 +133,8 @@ plug_window_pays (const struct plug_window *w, uint64_t at, unsigned wanted)
     return false;
   if (!w->behind)
     return 4 * w->came >= 3 * wanted;
-  return took < w->sync && w->came * (w->sync - took) >= w->there * took;
+  return took < w->sync &&
+    w->came * (w->sync - took) >= 2 * w->there * took;
 }
 
 /* -- What happens to a group -------------------------------------------- */

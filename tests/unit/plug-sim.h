@@ -225,8 +225,10 @@ sim_settle (void)
   for (tries = 0; !sim_is_settled (); ++tries)
     if (tries < 20)
       sched_yield ();
-    else                        /* valgrind runs one thread at a time */
+    else {                      /* valgrind runs one thread at a time */
       nanosleep (&(struct timespec) { .tv_nsec = 20000 }, NULL);
+      CHECK (tries < 500000);   /* somebody is stuck */
+    }
 }
 
 static inline void
