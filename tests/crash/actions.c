@@ -191,7 +191,7 @@ static const struct action guest_actions[] = {
   { act_dirty_bit, 2 }, { act_fsinfo, 2 }, { act_flush, 6 }, { NULL, 0 },
 };
 
-static void
+void
 act_one_of (const struct action *table, struct scene *s)
 {
   unsigned sum = 0, n;
@@ -255,7 +255,9 @@ act (struct workload *wl)
     s.v = volumes[below (wl, nr)];
     s.nr_slots = s.v.size / s.v.sector_size;
     s.slot = choose_slot (&s);
-    if (chance (wl, wl->disorder))
+    if (wl->options.commit_delay_ms > 0 && chance (wl, 40))
+      act_deferred (&s);
+    else if (chance (wl, wl->disorder))
       act_one_of (odd_actions, &s);
     else if (chance (wl, 25))
       act_one_of (server_actions, &s);

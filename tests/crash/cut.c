@@ -167,6 +167,7 @@ cut_advance (struct cut *c)
   case LOG_BEGIN:
   case LOG_APPLIED:
   case LOG_END:
+  case LOG_SLEPT:
     break;
   }
   c->pos++;

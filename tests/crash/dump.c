@@ -100,6 +100,7 @@ print_entry (const struct workload *wl, const struct map *map, size_t at)
     print_request (map, &wl->oracle.requests[e->request], e->request);
     break;
   case LOG_APPLIED: printf ("-- applied: %u\n", e->request); break;
+  case LOG_SLEPT: printf ("-- the delay is over\n"); break;
   case LOG_END: printf ("-- acknowledged: %u\n", e->request); break;
   }
 }

@@ -13,6 +13,7 @@
  * sectors, root, flags, FSInfo, backup.
  */
 #define SMALL { 512, 1, 8, 2, 16, 8 + 32 + 24, 2, 0, 1, 6 }
+#define MORE_CLUSTERS { 512, 1, 8, 2, 16, 8 + 32 + 400, 2, 0, 1, 6 }
 #define UNALIGNED { 512, 2, 7, 2, 21, 7 + 42 + 31, 2, 0, 1, 0 }
 #define LONGER_FAT { 512, 1, 32, 2, 64, 32 + 128 + 40, 2, 0, 1, 6 }
 #define SECTORS_4K { 4096, 1, 3, 2, 4, 3 + 8 + 5, 2, 0, 1, 0 }
@@ -32,11 +33,12 @@ struct image_row {
 };
 
 static const struct image_row rows[] = {
-  { "bare volume", 1, 17, 0, 1, { SMALL }, false },
+  { "bare volume", 1, 7, 0, 1, { SMALL }, false },
+  { "bare volume, more clusters", 1, 20, 0, 1, { MORE_CLUSTERS }, false },
   { "bare volume, FATs not aligned", 1, 10, 1536, 1, { UNALIGNED }, false },
   { "bare volume, longer FATs", 1, 8, 0, 1, { LONGER_FAT }, false },
-  { "disk aligned to 4096", 4096, 12, 0, 1, { SMALL }, false },
-  { "disk aligned to 4096, FATs not", 4096, 12, 512, 1, { UNALIGNED }, false },
+  { "disk aligned to 4096", 4096, 6, 0, 1, { SMALL }, false },
+  { "disk aligned to 4096, FATs not", 4096, 8, 512, 1, { UNALIGNED }, false },
   { "disk aligned to 512, odd size", 512, 6, 1000, 1, { UNALIGNED }, false },
   { "sectors of 4096 bytes", 1, 6, 0, 1, { SECTORS_4K }, false },
   { "sectors of 4096 bytes, disk aligned", 4096, 6, 0, 1, { SECTORS_4K },
@@ -214,9 +216,12 @@ fill_volume (const struct fat_spec *spec, struct prng *prng, uint8_t *bytes)
   static const unsigned differ[] = { 0, 0, 15, 40, 90 };
   unsigned percent = differ[prng_below (prng, 5)], i;
   uint8_t *fat1 = bytes + (size_t) spec->reserved * spec->sector_size;
-  size_t size = (size_t) spec->fat_sectors * spec->sector_size;
+  size_t size = (size_t) spec->fat_sectors * spec->sector_size, n;
 
   prng_fill (prng, bytes, SIZE_OF (*spec));
+  if (prng_chance (prng, 80))   /* half of the clusters are free */
+    for (n = 0; n < size; n += 8)
+      memset (fat1 + n, 0, 4);
   build_boot_sector (bytes, spec);
   memcpy (fat1 + size, fat1, size);
   for (i = 0; i < spec->fat_sectors; ++i)

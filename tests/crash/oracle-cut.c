@@ -40,8 +40,11 @@ look_for_volumes (struct oracle *o, size_t at)
   }
   layout_free (o->layout);
   o->layout = layout;
-  while (o->nr_volumes > 0)
+  while (o->nr_volumes > 0) {
     free (o->volumes[--o->nr_volumes].slots);
+    free (o->volumes[o->nr_volumes].named);
+  }
+  oracle_end_deferring (o);
   for (i = 0; i < nr; ++i) {
     struct oracle_volume *v = &o->volumes[i];
 
@@ -50,6 +53,7 @@ look_for_volumes (struct oracle *o, size_t at)
     v->slots = test_alloc (v->nr_slots * sizeof *v->slots);
     for (k = 0; k < v->nr_slots; ++k)
       v->slots[k] = (struct slot) { slot_is_equal (o, v, k), at, at };
+    oracle_look_at_clusters (o, v);
   }
   o->nr_volumes = nr;
 }
@@ -148,8 +152,9 @@ oracle_rewind (struct oracle *o)
   size_t i;
 
   for (i = 0; i < o->nr_units; ++i) {
-    o->units[i].acked = o->units[i].durable = 0;
+    o->units[i].acked = o->units[i].durable = o->units[i].deferred = 0;
     memcpy (o->acked + i * UNIT, o->units[i].versions[0].bytes, UNIT);
+    memcpy (o->page + i * UNIT, o->units[i].versions[0].bytes, UNIT);
   }
   o->nr_flight = 0;
   layout_free (o->layout);
@@ -201,6 +206,12 @@ acknowledge (struct oracle *o, unsigned request, bool durable)
   uint64_t start, end;
   size_t i, last;
 
+  if (durable && oracle_defer (o, request))
+    durable = false;
+  if (reopen) {
+    oracle_end_deferring (o);
+    oracle_forget_names (o);
+  }
   if (r->kind == REQ_FLUSH) {
     acknowledge_flush (o);
     return;
@@ -232,7 +243,11 @@ land (struct oracle *o, unsigned request)
 void
 oracle_advance (struct oracle *o, const struct log_entry *e)
 {
-  if (e->kind == LOG_BEGIN) {
+  if (e->kind == LOG_WRITE)
+    oracle_written (o, e);
+  else if (e->kind == LOG_SLEPT)
+    oracle_end_deferring (o);
+  else if (e->kind == LOG_BEGIN) {
     if (o->nr_flight == 2)
       test_fail ("three requests in flight");
     o->flight[o->nr_flight++] = e->request;

@@ -63,6 +63,8 @@ may_lag (const struct oracle *o, const struct oracle_volume *v, unsigned i,
     while (!o->requests[u->versions[n].request].acked ||
            o->requests[u->versions[n].request].end > slot->first_equal)
       n--;                      /* version 0 is from the beginning */
+    if (n > u->durable && n <= u->deferred)
+      n = u->durable;           /* rule 4 */
     if (!has_version (o, k, n, image))
       return false;
   }
@@ -133,5 +135,5 @@ oracle_allows (const struct oracle *o, const uint8_t *image, bool killed,
     explain (o, i, image, killed, why, why_size);
     return false;
   }
-  return true;
+  return killed || !oracle_mirror_is_ahead (o, image, why, why_size);
 }

@@ -78,7 +78,7 @@ add_request (struct oracle *o, const struct request *r)
 
 void
 oracle_init (struct oracle *o, const struct machine *m, bool all_durable,
-             bool no_lag)
+             bool no_lag, bool defers)
 {
   static const struct request start = { .kind = REQ_REOPEN };
   size_t i;
@@ -89,9 +89,11 @@ oracle_init (struct oracle *o, const struct machine *m, bool all_durable,
   o->discard_align = m->discards ? m->align : 0;
   o->all_durable = all_durable;
   o->no_lag = no_lag;
+  o->defers = defers && !no_lag;
   o->units = test_alloc (o->nr_units * sizeof *o->units);
   o->live = test_alloc (o->nr_units * UNIT);
   o->acked = test_alloc (o->nr_units * UNIT);
+  o->page = test_alloc (o->nr_units * UNIT);
   memcpy (o->live, m->image, o->nr_units * UNIT);
   add_request (o, &start);
   o->requests[0].acked = true;
@@ -104,8 +106,10 @@ oracle_release (struct oracle *o)
 {
   size_t i;
 
-  while (o->nr_volumes > 0)
+  while (o->nr_volumes > 0) {
     free (o->volumes[--o->nr_volumes].slots);
+    free (o->volumes[o->nr_volumes].named);
+  }
   layout_free (o->layout);
   for (i = 0; i < o->nr_units; ++i)
     free (o->units[i].versions);
@@ -113,6 +117,7 @@ oracle_release (struct oracle *o)
   free (o->requests);
   free (o->live);
   free (o->acked);
+  free (o->page);
 }
 
 void

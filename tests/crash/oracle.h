@@ -39,6 +39,26 @@
  *       durable (rule 3).  Without (b) the recovery of a mirror from an old
  *       FAT 1 would undo a mirror write that was acknowledged as durable.
  *
+ * 4. D9: a FUA write of one sector of FAT 1 is not durable when it has been
+ *    replied to, but what it was applied to is (unless it may be missing by this
+ *    rule, too), if
+ *    a. it only allocates: each entry that changes was 0, is not one of the
+ *       first two, and becomes an end mark or the number of another that
+ *       changes; no other entry of the sector has such a number,
+ *    b. and since the server was opened nothing has named one of those
+ *       clusters: no entry that was changed in another sector of FAT 1, no
+ *       directory entry that was written, not as the root.
+ *    c. It is durable when a write that names one of the clusters is in the
+ *       image (not just replied to: such a write may be durable at once), when
+ *       a server has been started again, the layout has changed, or the delay
+ *       is over and nobody is held (LOG_SLEPT).
+ *    d. If it is missing it is missing in the mirror, too: rule 3 allows
+ *       that, and a mirror that has it is wrong, unless it had the same bytes
+ *       before.
+ *
+ *    So whatever is named in the recovered image is allocated there, if it was
+ *    when the name was written, or if both had been replied to as durable.
+ *
  * "Acknowledged write" in D5 does not count the one in flight: it either is
  * there (rules 1, 2), or it is as if it had not been sent.
  *
@@ -89,6 +109,8 @@ struct unit_history {
   unsigned nr, max;
   struct version *versions;     /* [0] is the initial one */
   unsigned acked, durable;      /* at the cut */
+  unsigned deferred;            /* the newest that rule 4 is about; if that is
+                                   not newer than `durable`, none is */
 };
 
 /* Rule 3, at the cut. */
@@ -104,6 +126,8 @@ struct oracle_volume {
   struct mirror_volume fat;
   unsigned nr_slots;
   struct slot *slots;
+  uint32_t root, clusters_end;
+  uint8_t *named;               /* rule 4b; a byte each */
 };
 
 struct oracle {
@@ -112,6 +136,7 @@ struct oracle {
   uint64_t discard_align;       /* 0: discards do nothing */
   bool all_durable;             /* every write has FUA */
   bool no_lag;                  /* D5 is off: without rule 3 */
+  bool defers;                  /* rule 4 */
   struct request *requests;
   unsigned nr_requests, max_requests;
   struct unit_history *units;
@@ -119,6 +144,7 @@ struct oracle {
 
   /* At the cut. */
   uint8_t *acked;               /* what reads returned then */
+  uint8_t *page;                /* what the image had in the page cache */
   unsigned flight[2], nr_flight;
   struct layout *layout;
   unsigned nr_volumes;
@@ -126,7 +152,7 @@ struct oracle {
 };
 
 extern void oracle_init (struct oracle *o, const struct machine *m,
-                         bool all_durable, bool no_lag);
+                         bool all_durable, bool no_lag, bool defers);
 extern void oracle_release (struct oracle *o);
 
 /* -- While requests run -------------------------------------------------- */
@@ -172,5 +198,24 @@ extern void oracle_effect (const struct oracle *o, const struct request *r,
                            uint64_t *start, uint64_t *end);
 extern void oracle_units (const struct oracle *o, const struct request *r,
                           size_t *first, size_t *last);
+
+/* -- Rule 4 (oracle-deferred.c) ------------------------------------------- */
+
+/* A volume that was found: its clusters. */
+extern void oracle_look_at_clusters (const struct oracle *o,
+                                     struct oracle_volume *v);
+extern void oracle_forget_names (struct oracle *o);
+/* A write was done to the image. */
+extern void oracle_written (struct oracle *o, const struct log_entry *e);
+/* A request with FUA was replied to: is it of that sort?  Before it counts as
+ * acknowledged.
+ */
+extern bool oracle_defer (struct oracle *o, unsigned request);
+/* All of them are durable. */
+extern void oracle_end_deferring (struct oracle *o);
+/* Rule 4d. */
+extern bool oracle_mirror_is_ahead (const struct oracle *o,
+                                    const uint8_t *image, char *why,
+                                    size_t why_size);
 
 #endif /* CRASH_ORACLE_H */

@@ -49,9 +49,9 @@ enum log_kind {
   LOG_RECORD_WRITE,
   LOG_RECORD_SYNC,
   /* Marks, of request `request`.  APPLIED: it has changed the image, and waits
-   * for its sync while others are made.
+   * for its sync while others are made.  SLEPT: without one, see oracle.h.
    */
-  LOG_BEGIN, LOG_APPLIED, LOG_END,
+  LOG_BEGIN, LOG_APPLIED, LOG_END, LOG_SLEPT,
 };
 
 struct log_entry {

@@ -65,7 +65,7 @@ check_reads (struct workload *wl)
   size_t count = prng_below (&wl->prng, wl->machine.size - offset + 1);
   uint8_t buf[3000];
 
-  if (wl->failed)
+  if (wl->failed || wl->reads_wait)
     return;
   if (!workload_reads_equal (wl->fb, live, wl->why, sizeof wl->why)) {
     wl->failed = true;
@@ -129,6 +129,7 @@ write_in_background (void *opaque)
 
   b->result = fatbatch_write (b->wl->fb, b->bytes, b->length, b->offset,
                               FATBATCH_FUA);
+  b->done = true;
   return NULL;
 }
 
@@ -142,12 +143,15 @@ send_in_background (struct background_write *b)
 
   b->request = oracle_begin (&wl->oracle, &r, b->bytes);
   machine_mark (&wl->machine, LOG_BEGIN, b->request);
-  turns_hold_others (1);
+  turns_hold_others (b->at_write ? 0 : 1);
   if (pthread_create (&b->id, NULL, write_in_background, b) != 0)
     test_fail ("pthread_create");
   turns_run_others ();
-  if (!turns_is_held (&what) || what != LOG_SYNC)
+  if (b->done || !turns_is_held (&what) ||
+      what != (b->at_write ? LOG_WRITE : LOG_SYNC))
     return false;
+  if (b->at_write)
+    return true;
   oracle_applied (&wl->oracle, b->request,
                   machine_mark (&wl->machine, LOG_APPLIED, b->request));
   return true;

@@ -18,15 +18,18 @@ extern void send_trim (struct workload *wl, uint64_t offset, uint64_t length,
 extern void send_flush (struct workload *wl);
 
 /* A write with FUA by another thread, which is held at its sync, if that is the
- * second thing that it does.  Returns whether it is.  Either way
- * finish_in_background() must be called.  The caller fills in the first four.
+ * second thing that it does; or with at_write before it is applied, if that is
+ * the first.  Returns whether it is.  Either way
+ * finish_in_background() must be called.  The caller fills in the first five.
  */
 struct background_write {
   struct workload *wl;
   uint64_t offset, length;
   const uint8_t *bytes;
+  bool at_write;
   unsigned request;
   int result;
+  bool done;
   pthread_t id;
 };
 

@@ -35,6 +35,10 @@ extern void act_mirror_only (struct scene *s);
 extern void act_neighbours (struct scene *s);
 extern void act_data (struct scene *s);
 extern void act_mirror_differs (struct scene *s);
+/* Of what D9 is about (actions-deferred.c). */
+extern void act_deferred (struct scene *s);
+
+extern void act_one_of (const struct action *table, struct scene *s);
 
 /* New bytes for a slot of FAT 1: some entries change.  Or old ones. */
 extern void make_content (const struct scene *s, unsigned slot,

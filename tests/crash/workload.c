@@ -37,6 +37,8 @@ choose_guest (struct workload *wl)
   wl->no_store = prng_chance (&wl->prng, 3);
   if (prng_chance (&wl->prng, 20))
     wl->options.mirror_batch = 2048;    /* written all the time */
+  if (prng_chance (&wl->prng, 50))
+    wl->options.commit_delay_ms = 10;
   wl->disorder = prng_chance (&wl->prng, 30) ? 0 : 40;
 }
 
@@ -59,7 +61,7 @@ set_up (struct workload *wl, uint64_t seed, unsigned number)
   memcpy (wl->initial, m->image, m->nr_units * UNIT);
   oracle_init (&wl->oracle, m, wl->options.cache == FATBATCH_WRITETHROUGH,
                wl->options.durability == FATBATCH_DURABILITY_BLOCK ||
-               wl->no_store);
+               wl->no_store, wl->options.commit_delay_ms > 0);
   actions_init (wl);
 }
 

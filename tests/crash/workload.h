@@ -39,6 +39,8 @@ struct workload {
   uint64_t counter;             /* makes contents differ */
   unsigned hot[4];              /* slots that are written to often */
   unsigned mirrored;            /* the slot that was mirrored last */
+  bool reads_wait;              /* a write is held that they would wait for */
+  uint32_t fresh;               /* the cluster that was allocated last */
 
   /* What is wrong, if anything is; then the workload has ended. */
   bool failed;

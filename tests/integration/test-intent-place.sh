@@ -143,7 +143,8 @@ if mount --bind "$tmpdir/records" "$tmpdir/records" 2>/dev/null; then
   cp "$elsewhere" "$tmpdir/before.record"
   read_only_folder on
   copy_image "$left" "$img"
-  serve "$img" intent="$elsewhere"
+  # Without -v, as in test-intent.sh.
+  start_server "$img" intent="$elsewhere"
   expect_answers "error EPERM" ok -- write:"$(slot 30)":512:0 \
     read:"$(mirror_slot 1000)":512:0
   server_says "$elsewhere" "not used" "cannot be renamed" "read-only"

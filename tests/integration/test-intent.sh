@@ -60,7 +60,8 @@ same_image "$img" "$tmpdir/expected.img" || fail "$title: images differ"
 
 begin "read-only"
 before=$(stat -c '%Y %Z %i' "$img" "$record")
-serve -r -- "$img"
+# Without -v: with it and ASAN nbdkit hangs at its end after a refused write.
+start_server -r -- "$img"
 expect_answers ok ok ok ok ok ok -- \
   read:"$(mirror_slot 5)":1k:0xa5 read:$(($(mirror_slot 5) + 700)):10:0xa5 \
   read:"$(mirror_slot 1100)":512:0xa6 read:"$(slot 5)":1k:0xa5 \
