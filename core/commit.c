@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #include "commit.h"
+#include "monotonic.h"
 #include "util.h"
 
 /* Ranges as near as this are synced as one: write-back between them costs
@@ -20,10 +20,7 @@
 static uint64_t
 clock_now (void *opaque __attribute__ ((unused)))
 {
-  struct timespec ts;
-
-  clock_gettime (CLOCK_MONOTONIC, &ts);
-  return ts.tv_sec * UINT64_C (1000000000) + ts.tv_nsec;
+  return monotonic_now ();
 }
 
 /* The kernel lets a thread sleep 50 us longer than it has asked for
@@ -33,12 +30,8 @@ static void
 clock_wait (void *opaque __attribute__ ((unused)), pthread_cond_t *cond,
             pthread_mutex_t *lock, uint64_t deadline)
 {
-  struct timespec ts = {
-    .tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000,
-  };
-
   prctl (PR_SET_TIMERSLACK, 1UL);
-  pthread_cond_timedwait (cond, lock, &ts);
+  monotonic_wait (cond, lock, deadline);
   prctl (PR_SET_TIMERSLACK, 0UL);       /* the thread's default */
 }
 
@@ -51,8 +44,6 @@ now (const struct commit *c)
 void
 commit_init (struct commit *c, struct disk *disk, bool never_sync)
 {
-  pthread_condattr_t attr;
-
   memset (c, 0, sizeof *c);
   c->disk = disk;
   c->never_sync = never_sync;
@@ -60,12 +51,9 @@ commit_init (struct commit *c, struct disk *disk, bool never_sync)
   c->clock.wait = clock_wait;
   c->gathering = 1;
   pthread_mutex_init (&c->lock, NULL);
-  pthread_condattr_init (&attr);
-  pthread_condattr_setclock (&attr, CLOCK_MONOTONIC);
-  pthread_cond_init (&c->may_lead, &attr);
-  pthread_cond_init (&c->ended[0], &attr);
-  pthread_cond_init (&c->ended[1], &attr);
-  pthread_condattr_destroy (&attr);
+  monotonic_cond_init (&c->may_lead);
+  monotonic_cond_init (&c->ended[0]);
+  monotonic_cond_init (&c->ended[1]);
 }
 
 void

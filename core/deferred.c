@@ -4,10 +4,10 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #include "byteorder.h"
 #include "deferred.h"
+#include "monotonic.h"
 #include "util.h"
 
 /* -- Items --------------------------------------------------------------- */
@@ -34,15 +34,6 @@ remove_locked (struct deferred *d, struct deferred_item *item)
 {
   item->sector = 0;
   atomic_fetch_sub (&d->nr, 1);
-}
-
-static uint64_t
-now_ns (void)
-{
-  struct timespec ts;
-
-  clock_gettime (CLOCK_MONOTONIC, &ts);
-  return ts.tv_sec * UINT64_C (1000000000) + ts.tv_nsec;
 }
 
 /* -- Clusters that are named (rule 4) ------------------------------------ */
@@ -360,13 +351,9 @@ deferred_before_any (struct deferred *d, const struct disk_op *op,
 static void
 wait_locked (struct deferred *d, bool idle)
 {
-  uint64_t until = now_ns () + d->delay_ns / LOOKS;
-  struct timespec ts = {
-    .tv_sec = until / 1000000000, .tv_nsec = until % 1000000000,
-  };
-
   if (!idle) {
-    pthread_cond_timedwait (&d->wake, &d->lock, &ts);
+    monotonic_wait (&d->wake, &d->lock,
+                    monotonic_now () + d->delay_ns / LOOKS);
     return;
   }
   d->idle = true;
@@ -387,7 +374,7 @@ run (void *opaque)
   while (!d->stop) {
     idle_looks = atomic_load (&d->nr) == 0 ? idle_looks + 1 : 0;
     wait_locked (d, failed || idle_looks > IDLE_LOOKS);
-    before = now_ns () - d->delay_ns / LOOKS;
+    before = monotonic_now () - d->delay_ns / LOOKS;
     pthread_mutex_unlock (&d->lock);
     failed = commit_has_failed (d->commit);
     if (!failed)
@@ -429,7 +416,7 @@ deferred_begin (struct deferred *d, uint64_t sector, uint32_t first,
       if (!item || !wake_thread_locked (d))
         return false;
       *item = (struct deferred_item) {
-        .sector = sector, .first = first, .since = now_ns (),
+        .sector = sector, .first = first, .since = monotonic_now (),
       };
       atomic_fetch_add (&d->nr, 1);
     }
@@ -476,8 +463,6 @@ deferred_init (struct deferred *d, struct commit *commit,
                struct epoch *requests, struct stats *stats,
                uint64_t delay_ns)
 {
-  pthread_condattr_t attr;
-
   memset (d, 0, sizeof *d);
   d->commit = commit;
   d->requests = requests;
@@ -485,10 +470,7 @@ deferred_init (struct deferred *d, struct commit *commit,
   d->delay_ns = delay_ns;
   pthread_mutex_init (&d->lock, NULL);
   pthread_cond_init (&d->changed, NULL);
-  pthread_condattr_init (&attr);
-  pthread_condattr_setclock (&attr, CLOCK_MONOTONIC);
-  pthread_cond_init (&d->wake, &attr);
-  pthread_condattr_destroy (&attr);
+  monotonic_cond_init (&d->wake);
 }
 
 void

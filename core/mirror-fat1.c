@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "mirror-window.h"
+#include "monotonic.h"
 #include "util.h"
 
 /* Deferred slots among them keep their bytes: DEFERRED -> DIVERGED. */
@@ -20,7 +21,7 @@ keep_old_bytes (struct mirror *m, const struct mirror_slots *s)
   unsigned i;
 
   SCOPED_LOCK (&m->lock);
-  w->touched = mirror_now ();
+  w->touched = monotonic_now ();
   for (i = s->first; i < s->last; ++i) {
     size_t at = (size_t) i * w->slot_size;
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "mirror-window.h"
+#include "monotonic.h"
 #include "util.h"
 
 /* Something that the user should know, and that the engine goes on from. */
@@ -115,7 +116,7 @@ mirror_arm (struct mirror *m, struct mirror_window *w, unsigned first,
     if (w->block == 0)
       atomic_fetch_add (&m->nr_armed, 1);
     w->block = block;
-    w->touched = mirror_now ();
+    w->touched = monotonic_now ();
     memcpy (w->recorded, entry.slots, sizeof w->recorded);
   }
   stats_add (m->stats, STATS_windows_armed, 1);

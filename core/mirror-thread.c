@@ -8,9 +8,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "mirror-window.h"
+#include "monotonic.h"
 #include "util.h"
 
 /* -- The thread ---------------------------------------------------------- */
@@ -80,14 +80,10 @@ find_work_locked (struct mirror *m, uint64_t now, uint64_t *deadline)
 static void
 wait_locked (struct mirror *m, uint64_t deadline)
 {
-  struct timespec ts = {
-    .tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000,
-  };
-
   if (deadline == UINT64_MAX)
     pthread_cond_wait (&m->changed, &m->lock);
   else
-    pthread_cond_timedwait (&m->changed, &m->lock, &ts);
+    monotonic_wait (&m->changed, &m->lock, deadline);
 }
 
 /* What the disk failed has been latched, and requests are told. */
@@ -95,7 +91,7 @@ static int
 do_work (struct mirror *m, enum work work, uint64_t eviction_limit)
 {
   return work == WORK_EVICT ? mirror_evict (m, eviction_limit)
-    : mirror_sync_idle (m, work == WORK_DISARM ? mirror_now () - QUIET_NS : 0);
+    : mirror_sync_idle (m, work == WORK_DISARM ? monotonic_now () - QUIET_NS : 0);
 }
 
 static void *
@@ -108,7 +104,7 @@ run (void *opaque)
 
   pthread_mutex_lock (&m->lock);
   while (!m->stop) {
-    work = find_work_locked (m, mirror_now (), &deadline);
+    work = find_work_locked (m, monotonic_now (), &deadline);
     if (work == WORK_NONE) {
       wait_locked (m, deadline);
       continue;
@@ -119,7 +115,7 @@ run (void *opaque)
     r = do_work (m, work, limit);
     pthread_mutex_lock (&m->lock);
     if (r < 0 && !m->stop)      /* no memory: try again, but not at once */
-      wait_locked (m, mirror_now () + RETRY_NS);
+      wait_locked (m, monotonic_now () + RETRY_NS);
   }
   pthread_mutex_unlock (&m->lock);
   return NULL;
@@ -170,8 +166,6 @@ mirror_init (struct mirror *m, struct disk *disk, struct commit *commit,
              struct intent_store *store,
              const struct fatbatch_options *options)
 {
-  pthread_condattr_t attr;
-
   memset (m, 0, sizeof *m);
   m->disk = disk;
   m->commit = commit;
@@ -188,10 +182,7 @@ mirror_init (struct mirror *m, struct disk *disk, struct commit *commit,
   pthread_mutex_init (&m->sync_lock, NULL);
   pthread_mutex_init (&m->intent_lock, NULL);
   pthread_mutex_init (&m->lock, NULL);
-  pthread_condattr_init (&attr);
-  pthread_condattr_setclock (&attr, CLOCK_MONOTONIC);
-  pthread_cond_init (&m->changed, &attr);
-  pthread_condattr_destroy (&attr);
+  monotonic_cond_init (&m->changed);
   rangelock_init (&m->slots);
   if (store)
     intent_init (&m->intent, store, disk->size);

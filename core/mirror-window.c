@@ -7,9 +7,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "mirror-window.h"
+#include "monotonic.h"
 #include "util.h"
 
 bool
@@ -27,15 +27,6 @@ mirror_volume_of (const struct layout_volume *volume,
   ret->start = volume->start;
   ret->id = bpb->volume_id;
   return true;
-}
-
-uint64_t
-mirror_now (void)
-{
-  struct timespec ts;
-
-  clock_gettime (CLOCK_MONOTONIC, &ts);
-  return ts.tv_sec * UINT64_C (1000000000) + ts.tv_nsec;
 }
 
 void
@@ -56,7 +47,7 @@ mirror_set_state_locked (struct mirror *m, struct mirror_window *w,
   w->state[slot] = state;
   if (is && !was) {
     if (w->dirty++ == 0)
-      w->dirty_since = mirror_now ();
+      w->dirty_since = monotonic_now ();
     m->dirty_bytes += w->slot_size;
   }
   else if (was && !is) {

@@ -96,7 +96,6 @@ mirror_set_bit (uint8_t *bits, unsigned i, bool value)
     bits[i / 8] &= ~(1 << i % 8);
 }
 
-extern uint64_t mirror_now (void);
 extern void mirror_reached (struct mirror *m, enum fatbatch_point point);
 
 /* Set a slot's state, with the counts that follow from it.  `lock` is held. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "mirror-window.h"
+#include "monotonic.h"
 #include "util.h"
 
 /* -- Writes to the mirror ----------------------------------------------- */
@@ -110,7 +111,7 @@ defer (struct mirror *m, const struct mirror_op *mo,
 
     SCOPED_LOCK (&m->lock);
     dirty = m->dirty_bytes;
-    w->touched = mirror_now ();
+    w->touched = monotonic_now ();
     commit->changes = m->changes;
     commit->moment = moment;
     for (i = s.first; i < s.last; ++i) {
@@ -178,7 +179,7 @@ finish_in_place (struct mirror *m, const struct mirror_op *mo, int result)
           memcmp (buf, w->fat->bytes + at, w->slot_size) == 0));
 
       SCOPED_LOCK (&m->lock);
-      w->touched = mirror_now ();
+      w->touched = monotonic_now ();
       mirror_set_bit (w->equal, i, equal);
       if (result == 0 && w->state[i] != CLEAN)
         mirror_set_state_locked (m, w, i, WRITTEN);
