@@ -6,8 +6,9 @@
  *
  * A write is applied to the disk and only then, if it must be durable, joins
  * a commit group, holding nothing.  A write to FATs goes through the mirrors'
- * module (mirror.h), which may defer it, or its commit (deferred.h).  A write to bytes that the layout was
- * read from (a partition table, a boot sector) takes another way (relayout.c).
+ * module (mirror.h), which may defer it, or its commit (deferred.h).  A write
+ * to bytes that the layout was read from (a partition table, a boot sector)
+ * takes another way (relayout.c).
  */
 
 #include <config.h>
@@ -108,9 +109,7 @@ apply_by_route (struct fatbatch *fb, const struct route *route,
   case ROUTE_PLAIN:
     break;
   }
-  *commit = (struct mirror_commit) {
-    op->offset, op->offset + op->length, 0, 0
-  };
+  *commit = mirror_commit_of (op);
   r = deferred_before_data (&fb->deferred, op);
   return r < 0 ? r : disk_submit (fb->disk, op, 1);
 }
@@ -143,9 +142,7 @@ apply_paused (struct fatbatch *fb, struct disk_op *op,
     r = engine_begin_layout_change (fb);
     if (r == 0)
       r = disk_submit (fb->disk, op, 1);
-    *commit = (struct mirror_commit) {
-      op->offset, op->offset + op->length, 0, 0
-    };
+    *commit = mirror_commit_of (op);
   }
   engine_end_layout_change (fb);
   return r;

@@ -78,6 +78,14 @@ struct intent_store {
   const char *name;             /* for messages; lives as long as the store */
 };
 
+/* NULL is fine. */
+static inline void
+intent_store_free (struct intent_store *store)
+{
+  if (store)
+    store->ops->free (store);
+}
+
 /* A file.  `path` is copied.  never_sync: nothing needs to be durable
  * (cache=unsafe).  Nothing is opened or made yet.  0 or -ENOMEM.
  */

@@ -116,7 +116,7 @@ mirror_write_fat1 (struct mirror *m, const struct mirror_volume *volume,
   bool deferred;
   int r;
 
-  *commit = (struct mirror_commit) { start, end, 0, 0 };
+  *commit = mirror_commit_of (op);
   start = volume->fat1 + align_down (start - volume->fat1,
                                      volume->sector_size);
   end = volume->fat1 + align_up (end - volume->fat1, volume->sector_size);

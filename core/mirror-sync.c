@@ -64,7 +64,7 @@ mirror_drain (struct mirror *m, struct mirror_window *w)
   int r;
 
   if (w->block == 0)
-    return 0;
+    return 0;                   /* and nothing is in flight */
   if (mirror_batch_reserve (&b, w->nr_slots, w->fat->length) < 0)
     return -ENOMEM;
   {
@@ -337,15 +337,9 @@ mirror_drop (struct mirror *m, struct mirror_window *w)
 {
   int r = mirror_drain (m, w);
 
-  if (r < 0)
-    return r;
-  {
-    SCOPED_LOCK (&m->lock);
-    while (w->in_flight > 0)
-      pthread_cond_wait (&m->changed, &m->lock);
-  }
-  mirror_forget (m, w);
-  return 0;
+  if (r == 0)
+    mirror_forget (m, w);
+  return r;
 }
 
 int

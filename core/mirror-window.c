@@ -202,6 +202,7 @@ has_room (struct mirror *m)
   return false;
 }
 
+/* Of the window of a byte of FAT 1. */
 static uint64_t
 window_start (const struct mirror_volume *volume, uint64_t pos)
 {
@@ -268,7 +269,7 @@ void
 mirror_widen (const struct mirror_volume *volume, uint64_t *start,
               uint64_t *end)
 {
-  *start = volume->fat1 + align_down (*start - volume->fat1, FATTABLE_WINDOW);
+  *start = window_start (volume, *start);
   *end = min_u64 (align_up (*end - volume->fat1, FATTABLE_WINDOW),
                   volume->size) + volume->fat1;
 }

@@ -56,9 +56,6 @@ extern void mirror_make_windows (struct mirror *m,
 /* Does a write make the windows that it misses? */
 extern bool mirror_makes_windows (const struct mirror *m,
                                   const struct disk_op *op);
-/* Widen bytes of FAT 1 to whole windows. */
-extern void mirror_widen (const struct mirror_volume *volume,
-                          uint64_t *start, uint64_t *end);
 extern bool mirror_has_windows (struct mirror *m,
                                 const struct mirror_volume *volume,
                                 uint64_t start, uint64_t end);

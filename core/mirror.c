@@ -95,7 +95,7 @@ arm_windows (struct mirror *m, const struct mirror_op *mo, bool durable)
 }
 
 /* -> DEFERRED.  What has to be synced first is FAT 1 (rule 3). */
-static int
+static void
 defer (struct mirror *m, const struct mirror_op *mo,
        struct mirror_commit *commit)
 {
@@ -106,7 +106,6 @@ defer (struct mirror *m, const struct mirror_op *mo,
   *commit = (struct mirror_commit) { 0 };
   MIRROR_FOR_EACH_SLOTS (m, mo->start, mo->end, &s) {
     struct mirror_window *w = s.w;
-
     uint64_t dirty;
 
     SCOPED_LOCK (&m->lock);
@@ -125,11 +124,9 @@ defer (struct mirror *m, const struct mirror_op *mo,
       commit->end = at + w->slot_size;
     }
     stats_add (m->stats, STATS_mirrors_deferred, s.last - s.first);
-    if ((dirty == 0 || dirty < m->batch) &&
-        (dirty == 0 || m->dirty_bytes >= m->batch))
+    if (dirty == 0 || (dirty < m->batch && m->dirty_bytes >= m->batch))
       mirror_wake_thread_locked (m);
   }
-  return 0;
 }
 
 /* Before a write in place: nothing in flight may land on top of it, now or
@@ -229,7 +226,7 @@ mirror_write_mirror (struct mirror *m, const struct mirror_volume *volume,
   bool equal;
   int r = 1;
 
-  *commit = (struct mirror_commit) { op->offset, op->offset + op->length, 0, 0 };
+  *commit = mirror_commit_of (op);
   start = mo.start;
   end = mo.end;
   mirror_widen (volume, &start, &end);
@@ -240,7 +237,7 @@ mirror_write_mirror (struct mirror *m, const struct mirror_volume *volume,
   if (equal)
     r = arm_windows (m, &mo, durable);
   if (r == 0)
-    r = defer (m, &mo, commit);
+    defer (m, &mo, commit);
   else if (r == 1)
     r = write_in_place (m, &mo, equal);
   range_unlock (&m->slots, &range);
@@ -257,7 +254,7 @@ mirror_write_across (struct mirror *m, uint64_t start, uint64_t end,
   struct mirror_slots s;
   int r = 0;
 
-  *commit = (struct mirror_commit) { op->offset, op->offset + op->length, 0, 0 };
+  *commit = mirror_commit_of (op);
   range_lock (&m->slots, &range, start, end, true);
   MIRROR_FOR_EACH_SLOTS (m, start, end, &s) {
     r = mirror_drop (m, s.w);

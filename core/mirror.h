@@ -165,6 +165,10 @@ struct mirror_volume {
 extern bool mirror_volume_of (const struct layout_volume *volume,
                               struct mirror_volume *ret);
 
+/* Widen bytes of FAT 1 to whole windows. */
+extern void mirror_widen (const struct mirror_volume *volume,
+                          uint64_t *start, uint64_t *end);
+
 /* store: NULL if there is no place for a record.  Does no I/O. */
 extern void mirror_init (struct mirror *m, struct disk *disk,
                          struct commit *commit, struct deferred *deferred,
@@ -181,6 +185,14 @@ struct mirror_commit {
   uint64_t start, end;          /* bytes of the image; may be empty */
   uint64_t changes, moment;     /* for mirror_committed() */
 };
+
+static inline struct mirror_commit
+mirror_commit_of (const struct disk_op *op)
+{
+  return (struct mirror_commit) {
+    .start = op->offset, .end = op->offset + op->length,
+  };
+}
 
 /* The three of them do the write, in place or not, and return 0 or -errno as
  * disk_submit() does.  The caller holds op's range.

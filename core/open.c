@@ -56,14 +56,6 @@ recover (struct fatbatch *fb)
 
 /* -- Opening and closing ----------------------------------------------- */
 
-/* With cache=unsafe nothing waits for a commit anyway. */
-static bool
-defers_commits (const struct fatbatch_options *options)
-{
-  return options->durability == FATBATCH_DURABILITY_FAT &&
-    options->cache != FATBATCH_UNSAFE;
-}
-
 int
 engine_new (struct disk *disk, struct file *file, struct intent_store *store,
             const struct fatbatch_options *options, struct fatbatch **ret)
@@ -76,8 +68,7 @@ engine_new (struct disk *disk, struct file *file, struct intent_store *store,
   if (!fb) {
     disk_free (disk);
     file_close (file);
-    if (store)
-      store->ops->free (store);
+    intent_store_free (store);
     return -ENOMEM;
   }
   memset (fb, 0, sizeof *fb);
@@ -93,11 +84,14 @@ engine_new (struct disk *disk, struct file *file, struct intent_store *store,
   epoch_init (&fb->epoch);
   rangelock_init (&fb->ranges);
   commit_init (&fb->commit, disk, options->cache == FATBATCH_UNSAFE);
-  deferred_init (&fb->deferred, &fb->commit, &fb->epoch, &fb->stats,
-                 defers_commits (options)
-                 ? options->commit_delay_ms * UINT64_C (1000000) : 0);
   mirror_init (&fb->mirror, disk, &fb->commit, &fb->deferred, &fb->stats,
                store, options);
+  /* Only where mirrors are, or writes would be looked at in vain; and with
+   * cache=unsafe nothing waits for a commit anyway.
+   */
+  deferred_init (&fb->deferred, &fb->commit, &fb->epoch, &fb->stats,
+                 fb->mirror.enabled && options->cache != FATBATCH_UNSAFE
+                 ? options->commit_delay_ms * UINT64_C (1000000) : 0);
 
   r = engine_scan_layout (fb);
   if (r == 0)
@@ -128,8 +122,7 @@ fatbatch_close (struct fatbatch *fb)
   layout_free (fb->layout);
   disk_free (fb->disk);
   file_close (fb->file);
-  if (fb->store)
-    fb->store->ops->free (fb->store);
+  intent_store_free (fb->store);
   free (fb);
 }
 
@@ -231,8 +224,7 @@ fatbatch_open (const char *path, const struct fatbatch_options *options,
   if (r == 0)
     r = choose_disk (file, options->io, &disk, &uring_error, err);
   if (r < 0) {
-    if (store)
-      store->ops->free (store);
+    intent_store_free (store);
     file_close (file);
     return r;
   }

@@ -13,12 +13,10 @@ add_slots (struct route *route, const struct mirror_volume *volume,
            const struct region *region)
 {
   uint64_t copy = region->fat == 0 ? volume->fat1 : volume->mirror;
-  uint64_t start = align_down (region->start - copy, FATTABLE_WINDOW);
-  uint64_t end = min_u64 (align_up (region->end - copy, FATTABLE_WINDOW),
-                          volume->size);
+  uint64_t start = region->start - copy + volume->fat1;
+  uint64_t end = region->end - copy + volume->fat1;
 
-  start += volume->fat1;
-  end += volume->fat1;
+  mirror_widen (volume, &start, &end);
   if (route->kind == ROUTE_PLAIN) {
     route->slots_start = start;
     route->slots_end = end;
