@@ -196,6 +196,7 @@ write_refers (struct deferred *d, const struct disk_op *op, uint64_t start,
   uint64_t pos, op_end = op->offset + op->length, next;
   struct look look = { .d = d };
   uint8_t buf[LOOK_SIZE];
+  const uint8_t *p;
 
   for (pos = op->offset; pos < op_end; pos = next) {
     bool entries = start <= pos && pos < end;
@@ -205,11 +206,11 @@ write_refers (struct deferred *d, const struct disk_op *op, uint64_t start,
       next = min_u64 (next, end);
     else if (pos < start)
       next = min_u64 (next, start);
-    disk_iov_read (op->iov, op->iovcnt, pos - op->offset, buf, next - pos);
+    p = disk_iov_peek (op->iov, op->iovcnt, pos - op->offset, buf, next - pos);
     if (entries)
-      look_at_entries (&look, buf, NULL, next - pos, pos, fat1, clusters_end);
+      look_at_entries (&look, p, NULL, next - pos, pos, fat1, clusters_end);
     if (!entries || fat1 == 0)
-      look_at_slots (&look, buf, next - pos, clusters_end);
+      look_at_slots (&look, p, next - pos, clusters_end);
   }
   return look.refers;
 }
@@ -320,8 +321,9 @@ deferred_before_fat1 (struct deferred *d, const struct disk_op *op,
   if (op->length != FAT_SECTOR || (op->offset - fat1) % FAT_SECTOR != 0)
     return deferred_before_any (d, op, op->offset, op->offset + op->length,
                                 fat1);
-  disk_iov_read (op->iov, op->iovcnt, 0, buf, sizeof buf);
-  look_at_entries (&look, buf, before, sizeof buf, op->offset, fat1,
+  look_at_entries (&look,
+                   disk_iov_peek (op->iov, op->iovcnt, 0, buf, sizeof buf),
+                   before, sizeof buf, op->offset, fat1,
                    atomic_load (&d->clusters_end));
   return look.refers ? deferred_sync (d) : 0;
 }

@@ -115,6 +115,19 @@ disk_iov_read (const struct iovec *iov, int iovcnt, uint64_t skip,
   }
 }
 
+const void *
+disk_iov_peek (const struct iovec *iov, int iovcnt, uint64_t skip, void *buf,
+               size_t count)
+{
+  size_t n = count;
+  const void *part = iov_part (&iov, &iovcnt, &skip, &n);
+
+  if (n == count)
+    return part;
+  disk_iov_read (iov, iovcnt, skip, buf, count);
+  return buf;
+}
+
 static void
 iov_write (const struct iovec *iov, int iovcnt, uint64_t skip,
            const void *buf, size_t count)

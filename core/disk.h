@@ -143,11 +143,13 @@ extern int disk_read (struct disk *disk, void *buf, size_t count,
 extern int disk_write (struct disk *disk, const void *buf, size_t count,
                        uint64_t offset);
 
-/* Copy `count` bytes, from byte `skip` on, out of an iovec; are they those of
- * buf?
+/* Copy `count` bytes, from byte `skip` on, out of an iovec; find them where they
+ * are, or if they are not in one piece copy them to buf; are they those of buf?
  */
 extern void disk_iov_read (const struct iovec *iov, int iovcnt, uint64_t skip,
                            void *buf, size_t count);
+extern const void *disk_iov_peek (const struct iovec *iov, int iovcnt,
+                                  uint64_t skip, void *buf, size_t count);
 extern bool disk_iov_equals (const struct iovec *iov, int iovcnt,
                              uint64_t skip, const void *buf, size_t count);
 

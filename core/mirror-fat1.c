@@ -86,13 +86,15 @@ apply (struct mirror *m, const struct mirror_volume *volume,
   struct mirror_slots s;
   const uint8_t *before = bytes_before (m, op, &s);
   struct fat_entries entries;
-  uint8_t after[FAT_SECTOR];
+  uint8_t buf[FAT_SECTOR];
   bool made = false;
   int r = 0;
 
   *deferred = false;
   if (before && durable && may_defer_commit (m, &s)) {
-    disk_iov_read (op->iov, op->iovcnt, 0, after, sizeof after);
+    const uint8_t *after = disk_iov_peek (op->iov, op->iovcnt, 0, buf,
+                                          sizeof buf);
+
     *deferred = fat_sector_allocates (before, after, first, &entries) &&
       deferred_begin (m->deferred, op->offset, first, &entries, &made);
   }
