@@ -263,21 +263,6 @@ deferred_open (struct rig *rig, const struct rig_volume *volume,
   oplog_clear (&rig->log);
 }
 
-static inline uint64_t
-deferred_stat (struct rig *rig, const char *name)
-{
-  struct fatbatch_stats stats;
-
-  fatbatch_get_stats (rig->fb, &stats);
-#define DEFERRED_GET(counter, help)                                     \
-  if (strcmp (name, #counter) == 0)                                     \
-    return stats.counter;
-  FATBATCH_COUNTERS (DEFERRED_GET)
-#undef DEFERRED_GET
-  CHECK (!"a counter");
-  return 0;
-}
-
 /* How many items there are. */
 static inline unsigned
 deferred_count (struct rig *rig)

@@ -39,17 +39,25 @@
   "  record clear 1\n"                                                  \
   "  record sync\n"
 
-/* A later server finds slot 3's mirror. */
-#define RECOVER_3                                                       \
+/* A later server finds a record of the window, and looks at its copies. */
+#define FIND_LEFT                                                       \
   "> open\n"                                                            \
   "  read boot:0\n"                                                     \
   "  record read\n"                                                     \
   "  read fat1:0+16\n"                                                  \
-  "  read fat2:0+16\n"                                                  \
-  "  write fat2:3\n"                                                    \
+  "  read fat2:0+16\n"
+
+/* They are equal, or are made so: that is made durable, and the record goes. */
+#define END_RECOVERY                                                    \
   "  sync all\n"                                                        \
   "  record remove\n"                                                   \
   "= notice\n"
+
+/* It finds slot 3's mirror behind. */
+#define RECOVER_3                                                       \
+  FIND_LEFT                                                             \
+  "  write fat2:3\n"                                                    \
+  END_RECOVERY
 
 /* No promise of durability any more, but other requests are served. */
 #define LATCHED                                                         \

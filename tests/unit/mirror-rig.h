@@ -199,5 +199,7 @@ extern void rig_crash (struct rig *rig);
 /* The image has been recovered: readers must see it as it is. */
 extern void rig_adopt (struct rig *rig);
 extern void rig_close (struct rig *rig);
+/* A counter's value, by its name in fatbatch.h. */
+extern uint64_t rig_stat (struct rig *rig, const char *name);
 
 #endif /* FATBATCH_TESTS_MIRROR_RIG_H */

@@ -213,20 +213,25 @@ do_image (struct rig *rig, const struct words *w)
   return 0;
 }
 
-static int
-do_stat (struct rig *rig, const struct words *w)
+uint64_t
+rig_stat (struct rig *rig, const char *name)
 {
   struct fatbatch_stats stats;
 
   fatbatch_get_stats (rig->fb, &stats);
-#define CHECK_STAT(name, help)                                          \
-  if (strcmp (w->word[1], #name) == 0) {                                \
-    CHECK_EQ (stats.name, strtoull (w->word[2], NULL, 10));             \
-    return 0;                                                           \
-  }
-  FATBATCH_COUNTERS (CHECK_STAT)
-#undef CHECK_STAT
+#define GET(counter, help)                                              \
+  if (strcmp (name, #counter) == 0)                                     \
+    return stats.counter;
+  FATBATCH_COUNTERS (GET)
+#undef GET
   CHECK (!"a counter");
+  return 0;
+}
+
+static int
+do_stat (struct rig *rig, const struct words *w)
+{
+  CHECK_EQ (rig_stat (rig, w->word[1]), strtoull (w->word[2], NULL, 10));
   return 0;
 }
 

@@ -47,26 +47,11 @@ load_pair (const char *kind, unsigned sector)
   load_request ("%s fat2:%u p", kind, sector);
 }
 
-static inline uint64_t
-load_stat (const char *name)
-{
-  struct fatbatch_stats stats;
-
-  fatbatch_get_stats (rig.fb, &stats);
-#define GET(counter, help)                                              \
-  if (strcmp (name, #counter) == 0)                                     \
-    return stats.counter;
-  FATBATCH_COUNTERS (GET)
-#undef GET
-  CHECK (!"a counter");
-  return 0;
-}
-
 /* Poll, and give up by the alarm only. */
 static inline void
 load_await (const char *name, uint64_t at_least)
 {
-  while (load_stat (name) < at_least)
+  while (rig_stat (&rig, name) < at_least)
     usleep (1000);
 }
 

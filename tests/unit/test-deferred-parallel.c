@@ -40,7 +40,7 @@ what_is_old_is_synced (void)
 
   deferred_open (&rig, &volume, 3);
   for (i = 0; i < 3; ++i) {
-    uint64_t before = deferred_stat (&rig, "deferred_expired");
+    uint64_t before = rig_stat (&rig, "deferred_expired");
 
     oplog_clear (&rig.log);
     deferred_request (&rig, "fat fua %u 5=end", 4 + i);
@@ -55,8 +55,8 @@ what_is_old_is_synced (void)
                   "> fat fua 6 5=end\n"
                   "  write fat1:6\n"
                   "  sync fat1:6\n");
-    CHECK_EQ (deferred_stat (&rig, "deferred_expired"), before + 1);
-    CHECK_EQ (deferred_stat (&rig, "deferred_forced"), 0);
+    CHECK_EQ (rig_stat (&rig, "deferred_expired"), before + 1);
+    CHECK_EQ (rig_stat (&rig, "deferred_forced"), 0);
     AWAIT (i == 0 || is_idle ());       /* it sleeps, and wakes up again */
   }
   rig_release (&rig);
@@ -308,9 +308,9 @@ append (void *opaque)
     }
     if (rand_r (&seed) % 8 == 0)
       run ("name write data:%u 64 %u:%u", id, s, e);
-    if (deferred_stat (&rig, "commits_deferred") > DEFERRED_ENOUGH &&
-        deferred_stat (&rig, "deferred_forced") > DEFERRED_ENOUGH &&
-        deferred_stat (&rig, "deferred_expired") > 0 && n > 400)
+    if (rig_stat (&rig, "commits_deferred") > DEFERRED_ENOUGH &&
+        rig_stat (&rig, "deferred_forced") > DEFERRED_ENOUGH &&
+        rig_stat (&rig, "deferred_expired") > 0 && n > 400)
       break;
   }
   atomic_fetch_sub (&appending, 1);
@@ -380,7 +380,7 @@ nothing_is_referred_to_before_it_is_durable (void)
                               (void *) i), 0);
   for (i = 0; i < APPENDERS + 1; ++i)
     CHECK_EQ (pthread_join (threads[i], NULL), 0);
-  CHECK (deferred_stat (&rig, "commits_deferred") > DEFERRED_ENOUGH);
+  CHECK (rig_stat (&rig, "commits_deferred") > DEFERRED_ENOUGH);
   CHECK_EQ (fatbatch_flush (rig.fb), 0);
   CHECK (memcmp (durable, rig.bytes, rig.size) == 0);
   rig_close (&rig);

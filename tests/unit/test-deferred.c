@@ -297,7 +297,7 @@ modes_that_do_not_defer (void)
     oplog_clear (&rig.log);
     deferred_request (&rig, "fat fua 4 5=end");
     deferred_request (&rig, "fat fua 4 6=7");
-    CHECK_EQ (deferred_stat (&rig, "commits_deferred"), modes[i].deferred);
+    CHECK_EQ (rig_stat (&rig, "commits_deferred"), modes[i].deferred);
     CHECK_EQ (oplog_count (&rig.log, "sync fat1:4"), modes[i].syncs);
     CHECK_EQ (oplog_count (&rig.log, "sync"), modes[i].syncs);
     rig_release (&rig);
@@ -323,7 +323,7 @@ a_full_table_defers_no_more (void)
   for (i = 0; i < DEFERRED_MAX; ++i)
     deferred_request (&rig, "fat fua %u 5=end", 4 + i);
   CHECK_EQ (oplog_count (&rig.log, "sync"), 0);
-  CHECK_EQ (deferred_stat (&rig, "commits_deferred"), DEFERRED_MAX);
+  CHECK_EQ (rig_stat (&rig, "commits_deferred"), DEFERRED_MAX);
   CHECK_EQ (deferred_count (&rig), DEFERRED_MAX);
 
   oplog_clear (&rig.log);
@@ -333,7 +333,7 @@ a_full_table_defers_no_more (void)
                 "  write fat1:25\n"
                 "  sync fat1:25\n");
   deferred_request (&rig, "fat fua 4 6=end");   /* of one that is there */
-  CHECK_EQ (deferred_stat (&rig, "commits_deferred"), DEFERRED_MAX + 1);
+  CHECK_EQ (rig_stat (&rig, "commits_deferred"), DEFERRED_MAX + 1);
 
   oplog_clear (&rig.log);
   deferred_request (&rig, "name write data:0 0 19:5");
@@ -364,7 +364,7 @@ a_long_file (void)
   }
   CHECK_EQ (oplog_count (&rig.log, "sync"), 118);
   CHECK_EQ (oplog_count (&rig.log, "write fat2"), 0);
-  CHECK_EQ (deferred_stat (&rig, "commits_deferred"), 119);
+  CHECK_EQ (rig_stat (&rig, "commits_deferred"), 119);
   rig_release (&rig);
 }
 

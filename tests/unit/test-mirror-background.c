@@ -44,7 +44,7 @@ await_busy (const char *name, uint64_t at_least, unsigned windows)
 {
   unsigned n;
 
-  while (load_stat (name) < at_least) {
+  while (rig_stat (&rig, name) < at_least) {
     for (n = 0; n < windows; ++n)
       load_request ("write fat1:%u z", n * 1024 + 12);
     usleep (1000);
@@ -133,7 +133,7 @@ below_the_amount_nothing_is_written (void)
     load_pair ("fua", n);
     load_pair ("fua", n);       /* again counts once */
   }
-  CHECK_EQ (load_stat ("mirror_batches"), 0);
+  CHECK_EQ (rig_stat (&rig, "mirror_batches"), 0);
   load_pair ("fua", 7);
   load_await ("mirrors_written", 8);
   load_release ();
@@ -174,7 +174,7 @@ what_a_write_in_place_delayed_is_written_after_it (void)
   set_delay (0);
   load_request ("async sync");
   usleep (20000);               /* so that the thread has looked, most likely */
-  CHECK_EQ (load_stat ("mirror_batches"), 0);
+  CHECK_EQ (rig_stat (&rig, "mirror_batches"), 0);
   load_request ("release");
   load_await ("mirrors_written", 1);
   CHECK (is_in_place ("fat2:3+2"));
@@ -199,8 +199,8 @@ when_it_is_quiet_all_is_written_and_disarmed (void)
   load_await ("windows_disarmed", 1);
   CHECK (is_in_place ("fat2:3"));
   load_pair ("fua", 3);         /* and it goes on */
-  CHECK_EQ (load_stat ("windows_armed"), 2);
-  CHECK_EQ (load_stat ("windows_compared"), 1);
+  CHECK_EQ (rig_stat (&rig, "windows_armed"), 2);
+  CHECK_EQ (rig_stat (&rig, "windows_compared"), 1);
   load_release ();
 }
 
@@ -221,9 +221,9 @@ fill_table (void)
   load_open ();
   for (n = 0; n < MIRROR_WINDOWS_MAX; ++n)
     load_pair ("write", n * 1024 + n);
-  CHECK_EQ (load_stat ("mirrors_deferred"), MIRROR_WINDOWS_MAX);
-  CHECK_EQ (load_stat ("windows_compared"), MIRROR_WINDOWS_MAX);
-  CHECK_EQ (load_stat ("windows_disarmed"), 0);
+  CHECK_EQ (rig_stat (&rig, "mirrors_deferred"), MIRROR_WINDOWS_MAX);
+  CHECK_EQ (rig_stat (&rig, "windows_compared"), MIRROR_WINDOWS_MAX);
+  CHECK_EQ (rig_stat (&rig, "windows_disarmed"), 0);
 }
 
 static void
@@ -239,14 +239,14 @@ a_full_table_makes_room_for_later_writes (void)
   load_request ("fua fat2:32770 q");
   load_await ("windows_disarmed", 1);
   CHECK (is_in_place ("fat2:32770") ||
-         load_stat ("mirrors_deferred") == MIRROR_WINDOWS_MAX + 1);
+         rig_stat (&rig, "mirrors_deferred") == MIRROR_WINDOWS_MAX + 1);
 
   /* Now there is room, at the latest when the thread has ended. */
-  deferred = load_stat ("mirrors_deferred");
+  deferred = rig_stat (&rig, "mirrors_deferred");
   for (;;) {
     load_request ("fua fat1:33000 r");
     load_request ("fua fat2:33000 r");
-    if (load_stat ("mirrors_deferred") > deferred)
+    if (rig_stat (&rig, "mirrors_deferred") > deferred)
       break;
     usleep (1000);
   }

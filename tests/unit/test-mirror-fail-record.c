@@ -96,9 +96,7 @@ static const struct rig_row record[] = {
     "  read b.fat1:0+16\n"
     "  read b.fat2:0+16\n"
     "  write b.fat2:3\n"
-    "  sync all\n"
-    "  record remove\n"
-    "= notice\n"
+    END_RECOVERY
     "> check fat2:3 a\n",
     .volumes = rig_two, .nr_volumes = 2 },
 
@@ -151,14 +149,8 @@ static const struct rig_row record[] = {
     "> heal\n"
     LATCHED
     "> close\n"
-    "> open\n"
-    "  read boot:0\n"
-    "  record read\n"
-    "  read fat1:0+16\n"
-    "  read fat2:0+16\n"
-    "  sync all\n"
-    "  record remove\n"
-    "= notice\n"
+    FIND_LEFT
+    END_RECOVERY
     "> check fat2:3 a\n" },
 
   { .name = "the clear is not durable",

@@ -98,14 +98,8 @@ static const struct rig_row image[] = {
     "  read fat2:3+2\n"
     "> close\n"
     "  write fat2:3+2\n"        /* tried once more, but not believed */
-    "> open\n"
-    "  read boot:0\n"
-    "  record read\n"
-    "  read fat1:0+16\n"
-    "  read fat2:0+16\n"
-    "  sync all\n"
-    "  record remove\n"
-    "= notice\n"
+    FIND_LEFT
+    END_RECOVERY
     "> check fat2:3+2 ab\n" },
 
   { .name = "the batch can't be made durable",
@@ -123,11 +117,7 @@ static const struct rig_row image[] = {
     "> settle\n"
     "= EIO\n"
     "> close\n"
-    "> open\n"
-    "  read boot:0\n"
-    "  record read\n"
-    "  read fat1:0+16\n"
-    "  read fat2:0+16\n"
+    FIND_LEFT
     "  sync all\n"
     "  record remove\n"
     "= notice\n" },
@@ -170,14 +160,8 @@ static const struct rig_row image[] = {
     "= EIO\n"
     "> heal\n"
     "> crash\n"
-    "> open\n"
-    "  read boot:0\n"
-    "  record read\n"
-    "  read fat1:0+16\n"
-    "  read fat2:0+16\n"
-    "  sync all\n"
-    "  record remove\n"
-    "= notice\n"
+    FIND_LEFT
+    END_RECOVERY
     "> check fat2:3 a\n" },
 
   { .name = "a boot sector can't be written: part of it may be there",

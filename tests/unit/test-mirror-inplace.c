@@ -313,15 +313,9 @@ static const struct rig_row differing[] = {
     "> fua fat2:3 a\n"
     ARM
     "> crash\n"
-    "> open\n"
-    "  read boot:0\n"
-    "  record read\n"
-    "  read fat1:0+16\n"
-    "  read fat2:0+16\n"
+    FIND_LEFT
     "  write fat2:3\n"
-    "  sync all\n"
-    "  record remove\n"
-    "= notice\n"
+    END_RECOVERY
     "> check fat2:4 x\n" },
 
   { .name = "its first equal mirror write puts it into the record",

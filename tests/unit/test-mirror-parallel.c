@@ -295,9 +295,9 @@ writers_readers_and_the_background_at_once (void)
   for (i = 0; i < WRITERS + 1; ++i)
     CHECK_EQ (pthread_join (threads[i], NULL), 0);
   printf ("  %" PRIu64 " deferred, %" PRIu64 " diverged, %" PRIu64
-          " batches\n", load_stat ("mirrors_deferred"),
-          load_stat ("mirrors_diverged"), load_stat ("mirror_batches"));
-  CHECK (load_stat ("mirrors_deferred") > 0);
+          " batches\n", rig_stat (&rig, "mirrors_deferred"),
+          rig_stat (&rig, "mirrors_diverged"), rig_stat (&rig, "mirror_batches"));
+  CHECK (rig_stat (&rig, "mirrors_deferred") > 0);
   load_release ();
 }
 

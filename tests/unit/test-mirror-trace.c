@@ -13,6 +13,30 @@
 
 /* -- What guests send -------------------------------------------------- */
 
+/* Eight sectors of FAT 1 at once: two groups, since none has come before. */
+#define EIGHT_AT_ONCE                                                   \
+  "> hold sync\n"                                                       \
+  "> async fua fat1:3 a\n"                                              \
+  COMPARE                                                               \
+  "  write fat1:3\n"                                                    \
+  "> async fua fat1:4 b\n"                                              \
+  "  write fat1:4\n"                                                    \
+  "> async fua fat1:5 c\n"                                              \
+  "  write fat1:5\n"                                                    \
+  "> async fua fat1:6 d\n"                                              \
+  "  write fat1:6\n"                                                    \
+  "> async fua fat1:7 e\n"                                              \
+  "  write fat1:7\n"                                                    \
+  "> async fua fat1:8 f\n"                                              \
+  "  write fat1:8\n"                                                    \
+  "> async fua fat1:9 g\n"                                              \
+  "  write fat1:9\n"                                                    \
+  "> async fua fat1:10 h\n"                                             \
+  "  write fat1:10\n"                                                   \
+  "> release\n"                                                         \
+  "  sync fat1:3\n"                                                     \
+  "  sync fat1:4+7\n"
+
 static const struct rig_row streams[] = {
   { .name = "virtio, directsync: of the four FUA writes for an appended "
     "cluster only those to FAT 1 cost a sync",
@@ -123,27 +147,7 @@ static const struct rig_row streams[] = {
 
   { .name = "a patched guest: eight sectors at once, their mirrors at once",
     .script =
-    "> hold sync\n"
-    "> async fua fat1:3 a\n"
-    COMPARE
-    "  write fat1:3\n"
-    "> async fua fat1:4 b\n"
-    "  write fat1:4\n"
-    "> async fua fat1:5 c\n"
-    "  write fat1:5\n"
-    "> async fua fat1:6 d\n"
-    "  write fat1:6\n"
-    "> async fua fat1:7 e\n"
-    "  write fat1:7\n"
-    "> async fua fat1:8 f\n"
-    "  write fat1:8\n"
-    "> async fua fat1:9 g\n"
-    "  write fat1:9\n"
-    "> async fua fat1:10 h\n"
-    "  write fat1:10\n"
-    "> release\n"
-    "  sync fat1:3\n"
-    "  sync fat1:4+7\n"
+    EIGHT_AT_ONCE
     "> hold sync\n"
     "> async fua fat2:3 a\n"
     "> async fua fat2:4 b\n"
@@ -161,27 +165,7 @@ static const struct rig_row streams[] = {
 
   { .name = "truncate: eight sectors at once, then their mirrors one by one",
     .script =
-    "> hold sync\n"
-    "> async fua fat1:3 a\n"
-    COMPARE
-    "  write fat1:3\n"
-    "> async fua fat1:4 b\n"
-    "  write fat1:4\n"
-    "> async fua fat1:5 c\n"
-    "  write fat1:5\n"
-    "> async fua fat1:6 d\n"
-    "  write fat1:6\n"
-    "> async fua fat1:7 e\n"
-    "  write fat1:7\n"
-    "> async fua fat1:8 f\n"
-    "  write fat1:8\n"
-    "> async fua fat1:9 g\n"
-    "  write fat1:9\n"
-    "> async fua fat1:10 h\n"
-    "  write fat1:10\n"
-    "> release\n"
-    "  sync fat1:3\n"
-    "  sync fat1:4+7\n"
+    EIGHT_AT_ONCE
     "> fua fat2:3 a\n"
     ARM
     "> fua fat2:4 b\n"

@@ -22,6 +22,21 @@ static const struct rig_volume
   /* Three windows and 100 slots. */
   four_windows = { 0, { 512, 1, 32, 2, 3172, 8192, 2, 0, 1, 6 } };
 
+/* The volumes are looked for. */
+#define SCAN_BOTH                                                       \
+  "  read @0+512\n"                                                     \
+  "  read @0+512\n"                                                     \
+  "  read boot:0\n"                                                     \
+  "  read b.boot:0\n"
+
+/* Both are written, and their windows disarmed. */
+#define DRAIN_BOTH                                                      \
+  "  write b.fat2:3\n"                                                  \
+  "  sync b.fat2:3\n"                                                   \
+  "  record clear 2\n"                                                  \
+  "  record sync\n"                                                     \
+  DRAIN_3
+
 /* Slot 3 of each volume is deferred. */
 #define DEFER_BOTH                                                      \
   "> fua fat1:3 a\n"                                                    \
@@ -139,23 +154,10 @@ static const struct rig_row volumes[] = {
     .script =
     DEFER_BOTH
     "> zero disk:440+620\n"     /* from one's mirror to the other's FAT 1 */
-    "  read @0+512\n"
-    "  read @0+512\n"
-    "  read boot:0\n"
-    "  read b.boot:0\n"
-    "  write b.fat2:3\n"
-    "  sync b.fat2:3\n"
-    "  record clear 2\n"
-    "  record sync\n"
-    "  write fat2:3\n"
-    "  sync fat2:3\n"
-    "  record clear 1\n"
-    "  record sync\n"
+    SCAN_BOTH
+    DRAIN_BOTH
     "  zero fat2:8..b.fat1:3\n"
-    "  read @0+512\n"
-    "  read @0+512\n"
-    "  read boot:0\n"
-    "  read b.boot:0\n"
+    SCAN_BOTH
     "> read fat2:3 a\n"
     "  read fat2:3\n"
     "> read b.fat2:3 b\n"
@@ -168,14 +170,7 @@ static const struct rig_row volumes[] = {
     "> zero disk:0\n"
     "  read @0+512\n"
     "  read @0+512\n"
-    "  write b.fat2:3\n"
-    "  sync b.fat2:3\n"
-    "  record clear 2\n"
-    "  record sync\n"
-    "  write fat2:3\n"
-    "  sync fat2:3\n"
-    "  record clear 1\n"
-    "  record sync\n"
+    DRAIN_BOTH
     "  zero @0+512\n"
     "  read @0+512\n"
     "  read @0+512\n"
@@ -189,23 +184,10 @@ static const struct rig_row volumes[] = {
     .script =
     DEFER_BOTH
     "> boot moved b\n"
-    "  read @0+512\n"
-    "  read @0+512\n"
-    "  read boot:0\n"
-    "  read b.boot:0\n"
-    "  write b.fat2:3\n"
-    "  sync b.fat2:3\n"
-    "  record clear 2\n"
-    "  record sync\n"
-    "  write fat2:3\n"
-    "  sync fat2:3\n"
-    "  record clear 1\n"
-    "  record sync\n"
+    SCAN_BOTH
+    DRAIN_BOTH
     "  write b.boot:0\n"
-    "  read @0+512\n"
-    "  read @0+512\n"
-    "  read boot:0\n"
-    "  read b.boot:0\n"
+    SCAN_BOTH
     "> fua fat1:3 c\n"
     COMPARE
     "  write fat1:3\n"
