@@ -22,6 +22,7 @@ fat_window_new (struct disk *disk, uint64_t start, uint32_t length,
   w->start = start;
   w->length = length;
   w->unreadable = false;
+  populate (w->bytes, length);
   r = disk_read (disk, w->bytes, length, start);
   if (r < 0) {
     free (w);
