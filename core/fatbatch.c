@@ -149,7 +149,7 @@ apply_paused (struct fatbatch *fb, struct disk_op *op,
 }
 
 static int
-apply_watched (struct fatbatch *fb, struct disk_op *op,
+apply_watched (struct fatbatch *fb, struct disk_op *op, bool durable,
                struct mirror_commit *commit)
 {
   int r;
@@ -158,6 +158,8 @@ apply_watched (struct fatbatch *fb, struct disk_op *op,
   deferred_pause (&fb->deferred);
   r = apply_paused (fb, op, commit);
   deferred_resume (&fb->deferred);
+  if (durable && r == 0)
+    mirror_expect_writes (&fb->mirror);
   return r;
 }
 
@@ -183,7 +185,7 @@ apply (struct fatbatch *fb, struct disk_op *op, bool durable,
   }
   epoch_leave (token);
   if (watched)
-    r = apply_watched (fb, op, commit);
+    r = apply_watched (fb, op, durable, commit);
   range_unlock (&fb->ranges, &range);
   return r;
 }
@@ -213,11 +215,8 @@ modify (struct fatbatch *fb, struct disk_op *op, unsigned flags)
     return r;                   /* nothing was done (disk.h) */
   if (r < 0)
     commit_fail (&fb->commit);
-  else if (durable) {
-    r = commit_range (&fb->commit, commit.start, commit.end);
-    if (r == 0)
-      mirror_committed (&fb->mirror, &commit);
-  }
+  else if (durable)
+    r = mirror_make_durable (&fb->mirror, &commit);
   return r < 0 ? failed (fb, r) : 0;
 }
 
@@ -305,14 +304,10 @@ fatbatch_trim (struct fatbatch *fb, uint64_t count, uint64_t offset,
 int
 fatbatch_flush (struct fatbatch *fb)
 {
-  uint64_t moment;
   int r;
 
   stats_add (&fb->stats, STATS_flushes, 1);
-  moment = deferred_moment (&fb->deferred);
-  r = commit_all (&fb->commit);
-  if (r == 0)
-    deferred_synced (&fb->deferred, 0, UINT64_MAX, moment);
+  r = mirror_flush (&fb->mirror);
   return r < 0 ? failed (fb, r) : 0;
 }
 

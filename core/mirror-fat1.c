@@ -45,6 +45,21 @@ note_change (struct mirror *m, const struct mirror_slots *s, uint64_t *changes)
     s->w->fat1_changed[i] = *changes;
 }
 
+/* Rule 10: these slots' commit is of their whole window, if it is the first. */
+static void
+prepare_to_arm (struct mirror *m, const struct mirror_slots *s,
+                struct mirror_commit *commit)
+{
+  SCOPED_LOCK (&m->lock);
+  if (s->w->synced)
+    return;
+  mirror_want_record_locked (m);
+  commit->start = min_u64 (commit->start, s->w->fat->start);
+  commit->end = max_u64 (commit->end, mirror_window_end (s->w));
+  if (!m->layout_durable && m->nr_watched > 0)
+    commit->layout = m->layouts;
+}
+
 /* The bytes of FAT 1 that a write to one sector replaces; NULL if they are not
  * known.
  */
@@ -142,8 +157,11 @@ mirror_write_fat1 (struct mirror *m, const struct mirror_volume *volume,
       fat_window_update (s.w->fat, op);
     else
       fat_window_reload (s.w->fat, m->disk, start, end);
-    if (!deferred)
+    if (!deferred) {
       note_change (m, &s, &commit->changes);
+      if (r == 0 && durable)
+        prepare_to_arm (m, &s, commit);
+    }
   }
   if (deferred)
     *commit = (struct mirror_commit) { 0 };
@@ -153,30 +171,81 @@ mirror_write_fat1 (struct mirror *m, const struct mirror_volume *volume,
   return r;
 }
 
-/* Slots of which only a part was synced stay as they are. */
-void
-mirror_committed (struct mirror *m, const struct mirror_commit *commit)
-{
-  unsigned i, slot;
+/* -- Commits ------------------------------------------------------------- */
 
-  if (commit->changes == 0)
+/* Slots of which only a part was synced stay as they are. */
+static void
+window_committed_locked (struct mirror_window *w,
+                         const struct mirror_commit *commit)
+{
+  uint64_t pos = w->fat->start;
+  unsigned slot;
+
+  if (commit->start <= pos && mirror_window_end (w) <= commit->end &&
+      w->made <= commit->changes)
+    w->synced = true;
+  slot = commit->start <= pos ? 0
+    : (commit->start - pos + w->slot_size - 1) / w->slot_size;
+  for (pos += (uint64_t) slot * w->slot_size;
+       slot < w->nr_slots && pos + w->slot_size <= commit->end;
+       ++slot, pos += w->slot_size) {
+    if (w->fat1_changed[slot] > commit->changes)
+      continue;
+    if (w->fat1_changed[slot] > w->made)
+      mirror_set_bit (w->committed, slot, true);
+    w->fat1_changed[slot] = 0;
+  }
+}
+
+static void
+committed (struct mirror *m, const struct mirror_commit *commit)
+{
+  unsigned i;
+
+  if (commit->changes == 0 && commit->layout == 0)
     return;
   deferred_synced (m->deferred, commit->start, commit->end, commit->moment);
   SCOPED_LOCK (&m->lock);
-  for (i = mirror_find_locked (m, commit->start); i < m->nr_windows; ++i) {
-    struct mirror_window *w = m->window[i];
-    uint64_t pos = w->fat->start;
+  if (commit->layout > 0 && commit->layout == m->layouts)
+    m->layout_durable = true;
+  for (i = mirror_find_locked (m, commit->start); i < m->nr_windows &&
+         m->window[i]->fat->start < commit->end; ++i)
+    window_committed_locked (m->window[i], commit);
+}
 
-    if (pos >= commit->end)
-      break;
-    slot = commit->start <= pos ? 0
-      : (commit->start - pos + w->slot_size - 1) / w->slot_size;
-    for (pos += (uint64_t) slot * w->slot_size;
-         slot < w->nr_slots && pos + w->slot_size <= commit->end;
-         ++slot, pos += w->slot_size)
-      if (w->fat1_changed[slot] <= commit->changes) {
-        w->fat1_changed[slot] = 0;
-        mirror_set_bit (w->committed, slot, true);
-      }
+int
+mirror_make_durable (struct mirror *m, const struct mirror_commit *commit)
+{
+  struct commit_range ranges[COMMIT_RANGES_MAX + 1];
+  unsigned nr = 0;
+  int r;
+
+  ranges[nr++] = (struct commit_range) { commit->start, commit->end };
+  if (commit->layout > 0) {
+    SCOPED_LOCK (&m->lock);
+    nr += mirror_add_layout_locked (m, &ranges[nr]);
   }
+  r = commit_many (m->commit, ranges, nr);
+  if (r == 0)
+    committed (m, commit);
+  return r;
+}
+
+int
+mirror_flush (struct mirror *m)
+{
+  struct mirror_commit commit = {
+    .end = UINT64_MAX, .moment = deferred_moment (m->deferred),
+  };
+  int r;
+
+  {
+    SCOPED_LOCK (&m->lock);
+    commit.changes = m->changes;
+    commit.layout = m->layouts;
+  }
+  r = commit_all (m->commit);
+  if (r == 0)
+    committed (m, &commit);
+  return r;
 }

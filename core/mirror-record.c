@@ -20,6 +20,33 @@ tell_problem (struct mirror *m, const char *message)
     m->notice (m->notice_opaque, true, message);
 }
 
+/* The bytes that the layout was read from; none if they are too many. */
+unsigned
+mirror_add_layout_locked (const struct mirror *m, struct commit_range *ranges)
+{
+  memcpy (ranges, m->watched, m->nr_watched * sizeof ranges[0]);
+  return m->nr_watched;
+}
+
+/* The hull of what may not be durable in FAT 1. */
+static struct commit_range
+changed_locked (const struct mirror_window *w)
+{
+  struct commit_range range = { 0, 0 };
+  unsigned i;
+
+  for (i = 0; i < w->nr_slots; ++i) {
+    uint64_t at = w->fat->start + (uint64_t) i * w->slot_size;
+
+    if (w->fat1_changed[i] == 0)
+      continue;
+    if (range.end == 0)
+      range.start = at;
+    range.end = at + w->slot_size;
+  }
+  return range;
+}
+
 /* Rule 2.  The slots are held, so that FAT 1 does not change meanwhile. */
 static int
 sync_before_arming (struct mirror *m, struct mirror_window *w)
@@ -30,15 +57,12 @@ sync_before_arming (struct mirror *m, struct mirror_window *w)
   bool all = false;
   int r;
 
-  ranges[nr++] = (struct commit_range) {
-    w->fat->start, w->fat->start + w->fat->length
-  };
   {
     SCOPED_LOCK (&m->lock);
+    ranges[nr++] = changed_locked (w);
     if (!m->layout_durable) {
       all = m->nr_watched == 0;
-      memcpy (&ranges[nr], m->watched, m->nr_watched * sizeof ranges[0]);
-      nr += m->nr_watched;
+      nr += mirror_add_layout_locked (m, &ranges[nr]);
     }
   }
   r = all ? commit_all (m->commit) : commit_many (m->commit, ranges, nr);
@@ -48,8 +72,64 @@ sync_before_arming (struct mirror *m, struct mirror_window *w)
   deferred_synced (m->deferred, ranges[0].start, ranges[0].end, moment);
   SCOPED_LOCK (&m->lock);
   m->layout_durable = true;
+  w->synced = true;
   memset (w->fat1_changed, 0, sizeof w->fat1_changed);
   return 0;
+}
+
+/* There is a record.  0; 1: it can't be had, now and later. */
+static int
+have_record (struct mirror *m)
+{
+  char message[512];
+  int r;
+
+  if (atomic_load (&m->intent_broken))
+    return 1;
+  if (m->intent.created)
+    return 0;
+  r = intent_create (&m->intent);
+  if (r == 0)
+    return 0;
+  atomic_store (&m->intent_broken, true);
+  snprintf (message, sizeof message,
+            "%s: the intent record cannot be made: %s; FAT mirrors are "
+            "written at once, which is slower (intent=PATH puts the "
+            "record elsewhere, intent=none does without it)",
+            m->intent.store->name, fatbatch_strerror (-r));
+  tell_problem (m, message);
+  return 1;
+}
+
+void
+mirror_prepare_record (struct mirror *m)
+{
+  bool wanted;
+
+  SCOPED_LOCK (&m->intent_lock);
+  {
+    SCOPED_LOCK (&m->lock);
+    wanted = m->record_wanted;
+    m->record_wanted = false;
+  }
+  if (wanted)
+    have_record (m);
+}
+
+void
+mirror_want_record_locked (struct mirror *m)
+{
+  if (m->enabled && !m->record_wanted && !atomic_load (&m->intent_broken)) {
+    m->record_wanted = true;
+    mirror_wake_thread_locked (m);
+  }
+}
+
+void
+mirror_expect_writes (struct mirror *m)
+{
+  SCOPED_LOCK (&m->lock);
+  mirror_want_record_locked (m);
 }
 
 /* 0; 1: it can't be had, now and later; -errno: rule 6 of intent.h. */
@@ -57,26 +137,12 @@ static int
 write_record (struct mirror *m, const struct intent_entry *entry,
               unsigned *block)
 {
-  char message[512];
   int r;
 
   SCOPED_LOCK (&m->intent_lock);
-  if (atomic_load (&m->intent_broken))
-    return 1;
-  if (!m->intent.created) {
-    r = intent_create (&m->intent);
-    if (r < 0) {
-      atomic_store (&m->intent_broken, true);
-      snprintf (message, sizeof message,
-                "%s: the intent record cannot be made: %s; FAT mirrors are "
-                "written at once, which is slower (intent=PATH puts the "
-                "record elsewhere, intent=none does without it)",
-                m->intent.store->name, fatbatch_strerror (-r));
-      tell_problem (m, message);
-      return 1;
-    }
-  }
-  r = intent_arm (&m->intent, entry, block);
+  r = have_record (m);
+  if (r == 0)
+    r = intent_arm (&m->intent, entry, block);
   if (r < 0 && r != -ENOSPC)
     atomic_store (&m->intent_broken, true);
   return r == -ENOSPC ? 1 : r;

@@ -326,6 +326,10 @@ mirror_settle (struct mirror *m, bool remove)
       return r;
   }
   SCOPED_LOCK (&m->intent_lock);
+  if (remove) {
+    SCOPED_LOCK (&m->lock);
+    m->record_wanted = false;
+  }
   if (!remove || !m->intent.created || intent_is_armed (&m->intent) ||
       atomic_load (&m->intent_broken))
     return 0;

@@ -43,7 +43,9 @@ eviction_limit_locked (const struct mirror *m)
   return limit;
 }
 
-enum work { WORK_NONE, WORK_SYNC, WORK_DISARM, WORK_EVICT };
+enum work {
+  WORK_NONE, WORK_RECORD, WORK_SYNC, WORK_DISARM, WORK_EVICT
+};
 
 /* What is to be done now, or when to look again. */
 static enum work
@@ -55,6 +57,8 @@ find_work_locked (struct mirror *m, uint64_t now, uint64_t *deadline)
   *deadline = UINT64_MAX;
   if (commit_has_failed (m->commit))
     return WORK_NONE;           /* rule 8 */
+  if (m->record_wanted)
+    return WORK_RECORD;
   if (m->room_wanted)
     return WORK_EVICT;
   for (i = 0; i < m->nr_windows; ++i) {
@@ -90,8 +94,19 @@ wait_locked (struct mirror *m, uint64_t deadline)
 static int
 do_work (struct mirror *m, enum work work, uint64_t eviction_limit)
 {
-  return work == WORK_EVICT ? mirror_evict (m, eviction_limit)
-    : mirror_sync_idle (m, work == WORK_DISARM ? monotonic_now () - QUIET_NS : 0);
+  switch (work) {
+  case WORK_RECORD:
+    mirror_prepare_record (m);
+    return 0;
+  case WORK_EVICT:
+    return mirror_evict (m, eviction_limit);
+  case WORK_DISARM:
+    return mirror_sync_idle (m, monotonic_now () - QUIET_NS);
+  case WORK_SYNC:
+  case WORK_NONE:
+    break;
+  }
+  return mirror_sync_idle (m, 0);
 }
 
 static void *
@@ -109,7 +124,8 @@ run (void *opaque)
       wait_locked (m, deadline);
       continue;
     }
-    m->room_wanted = false;
+    if (work == WORK_EVICT)
+      m->room_wanted = false;
     limit = eviction_limit_locked (m);
     pthread_mutex_unlock (&m->lock);
     r = do_work (m, work, limit);
@@ -152,6 +168,7 @@ mirror_set_layout (struct mirror *m, const struct layout *layout)
   }
   SCOPED_LOCK (&m->lock);
   m->layout_durable = false;
+  m->layouts++;
   m->nr_watched = layout->nr_watched <= COMMIT_RANGES_MAX
     ? layout->nr_watched : 0;
   for (i = 0; i < m->nr_watched; ++i)

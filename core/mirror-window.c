@@ -89,30 +89,25 @@ get_window (struct mirror *m, uint64_t pos)
     ? m->window[i] : NULL;
 }
 
-/* What is compared in one piece: it stays in the processor's cache, and is a
- * multiple of all sector sizes.
- */
-#define COMPARED (32 * 1024)
-
 /* Which slots of both copies are equal. */
 static int
 compare_copies (struct mirror *m, struct mirror_window *w)
 {
-  CLEANUP_FREE uint8_t *copy = malloc (COMPARED);
-  uint32_t pos, n, at;
+  CLEANUP_FREE uint8_t *copy = malloc (w->fat->length);
+  unsigned slot;
   int r;
 
   if (!copy)
     return -ENOMEM;
-  for (pos = 0; pos < w->fat->length; pos += n) {
-    n = min_u64 (COMPARED, w->fat->length - pos);
-    r = disk_read (m->disk, copy, n, w->mirror + pos);
-    if (r < 0)
-      return r;
-    for (at = 0; at < n; at += w->slot_size)
-      mirror_set_bit (w->equal, (pos + at) / w->slot_size,
-                      memcmp (copy + at, w->fat->bytes + pos + at,
-                              w->slot_size) == 0);
+  populate (copy, w->fat->length);
+  r = disk_read (m->disk, copy, w->fat->length, w->mirror);
+  if (r < 0)
+    return r;
+  for (slot = 0; slot < w->nr_slots; ++slot) {
+    size_t at = (size_t) slot * w->slot_size;
+
+    mirror_set_bit (w->equal, slot, memcmp (copy + at, w->fat->bytes + at,
+                                            w->slot_size) == 0);
   }
   stats_add (m->stats, STATS_windows_compared, 1);
   return 0;
@@ -166,9 +161,9 @@ insert_window (struct mirror *m, struct mirror_window *w)
   SCOPED_LOCK (&m->lock);
   if (m->frozen || m->nr_windows == MIRROR_WINDOWS_MAX)
     return false;
-  m->changes++;
+  w->made = ++m->changes;
   for (i = 0; i < w->nr_slots; ++i)
-    w->fat1_changed[i] = m->changes;
+    w->fat1_changed[i] = w->made;
   i = mirror_find_locked (m, w->fat->start);
   memmove (&m->window[i + 1], &m->window[i],
            (m->nr_windows - i) * sizeof m->window[0]);

@@ -27,6 +27,9 @@ struct mirror_window {
                                            that is under way */
   uint64_t fat1_changed[MIRROR_SLOTS];  /* when FAT 1 was last written, by
                                            mirror->changes; 0: durable */
+  uint64_t made;                /* the same: before that anything may have been
+                                   written */
+  bool synced;                  /* all of FAT 1 was since then */
   uint8_t committed[MIRROR_SLOTS / 8];  /* a write to FAT 1 became durable
                                            since the window was made */
   unsigned dirty;               /* slots DEFERRED or DIVERGED */
@@ -111,6 +114,17 @@ extern int mirror_wake_thread_locked (struct mirror *m);
  */
 extern int mirror_arm (struct mirror *m, struct mirror_window *w,
                        unsigned first, unsigned last);
+
+/* Rule 2's bytes of the layout.  Returns how many; room for COMMIT_RANGES_MAX.
+ * `lock` is held.
+ */
+extern unsigned mirror_add_layout_locked (const struct mirror *m,
+                                          struct commit_range *ranges);
+
+/* There may soon be a window to be armed (rule 10).  `lock` is held. */
+extern void mirror_want_record_locked (struct mirror *m);
+/* For the thread: make the record, if that is wanted still. */
+extern void mirror_prepare_record (struct mirror *m);
 
 /* Armed to strict (rule 5).  The window's slots are held. */
 extern int mirror_drain (struct mirror *m, struct mirror_window *w);

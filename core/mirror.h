@@ -66,6 +66,11 @@
  *    next open.
  * 9. A write through a window that could not be had (too many, no memory, too
  *    big a write) is done in place.  The next one compares anew.
+ * 10. Whoever arms a window waits for FAT 1, for the layout's bytes and for the
+ *    record, one after the other.  So they are prepared: the first durable
+ *    write to a window's FAT 1 makes the whole window durable with its own
+ *    sync, and what rule 2 wants besides; and after that, or a durable write
+ *    to a boot sector, the thread makes the record, with nothing in it.
  *
  * Locks, after the engine's (engine.h), in this order:
  *
@@ -133,12 +138,14 @@ struct mirror {
   unsigned nr_windows;
   unsigned frozen;              /* no new window, no deferring */
   bool layout_durable;          /* rule 2: these bytes are */
+  uint64_t layouts;             /* times that the layout was set, counted */
   unsigned nr_watched;          /* 0: any byte may be one */
   struct commit_range watched[COMMIT_RANGES_MAX];
   uint64_t changes;             /* writes to FAT 1, counted */
   uint64_t dirty_bytes;         /* of all windows */
   uint64_t batches_ended;       /* counted: see mirror_read() */
   bool room_wanted;             /* the table was full */
+  bool record_wanted;           /* there will be a window to be armed */
   bool thread_runs, stop;
   pthread_t thread;
 
@@ -183,7 +190,8 @@ extern void mirror_release (struct mirror *m);
 /* What has to be synced so that a write that was done here is durable. */
 struct mirror_commit {
   uint64_t start, end;          /* bytes of the image; may be empty */
-  uint64_t changes, moment;     /* for mirror_committed() */
+  uint64_t layout;              /* rule 10: and that layout; 0: not */
+  uint64_t changes, moment;     /* what is durable then */
 };
 
 static inline struct mirror_commit
@@ -216,9 +224,14 @@ extern int mirror_write_across (struct mirror *m, uint64_t start,
                                 uint64_t end, struct disk_op *op,
                                 struct mirror_commit *commit);
 
-/* What `commit` names has been synced. */
-extern void mirror_committed (struct mirror *m,
-                              const struct mirror_commit *commit);
+/* A durable write to a boot sector: a guest has begun (rule 10). */
+extern void mirror_expect_writes (struct mirror *m);
+
+/* Wait until what `commit` names is durable.  0 or -errno (commit.h). */
+extern int mirror_make_durable (struct mirror *m,
+                                const struct mirror_commit *commit);
+/* Wait until all that was written before is durable.  0 or -errno. */
+extern int mirror_flush (struct mirror *m);
 
 /* -- Reads (mirror-read.c) ---------------------------------------------- */
 

@@ -22,6 +22,7 @@
 
 #include <unistd.h>
 
+#include "mirror-lines.h"
 #include "mirror-rig.h"
 #include "util.h"
 
@@ -41,12 +42,11 @@ static const struct rig_volume deferred_volume = {
   "  read fat1:0+16\n"                                                  \
   "  read fat2:0+16\n"                                                  \
   "  write fat1:0+16\n"                                                 \
-  "  sync fat1:0+16\n"                                                  \
-  "> fua fat2:3 .\n"                                                    \
   "  sync boot:0..fat1:15\n"                                            \
   "  record create\n"                                                   \
   "  record write 0\n"                                                  \
   "  record sync\n"                                                     \
+  "> fua fat2:3 .\n"                                                    \
   "  record write 1\n"                                                  \
   "  record sync\n"                                                     \
   "> sync\n"                                                            \
@@ -194,6 +194,7 @@ deferred_request (struct rig *rig, const char *fmt, ...)
   }
   oplog_add (&rig->log, "> %s", line);
   rig_print_result (rig, deferred_run (rig, line));
+  rig_wait_for_thread (rig);
   rig_check (rig);
 }
 

@@ -47,7 +47,7 @@ memory_store_begin (struct memory_store *ms, enum memory_store_op op,
   int r = ms->dead ? -EIO : ms->fail[op];
 
   if (ms->log && !ms->dead)
-    oplog_add (ms->log, "  record %s%s", line, r < 0 ? " !" : "");
+    oplog_add (oplog_of_thread (ms->log), "  record %s%s", line, r < 0 ? " !" : "");
   return r;
 }
 

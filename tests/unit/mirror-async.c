@@ -16,6 +16,7 @@ run_async (void *opaque)
 {
   struct rig_request *request = opaque;
 
+  rig_set_foreground ();
   atomic_store (&request->tid, gettid ());
   request->result = rig_run_line (request->rig, request->line);
   atomic_store (&request->done, true);

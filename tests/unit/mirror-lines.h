@@ -23,14 +23,27 @@
   "  record write 1\n"                                                  \
   "  record sync\n"
 
+/* The first durable write to FAT 1 of a window prepares that: all but the entry
+ * (rule 10).
+ */
+#define PREPARE                                                         \
+  "  sync boot:0..fat1:15\n"                                            \
+  "  record create\n"                                                   \
+  "  record write 0\n"                                                  \
+  "  record sync\n"
+
+#define ARM_PREPARED                                                    \
+  "  record write 1\n"                                                  \
+  "  record sync\n"
+
 /* Slot 3 is deferred. */
 #define DEFER_3                                                         \
   "> fua fat1:3 a\n"                                                    \
   COMPARE                                                               \
   "  write fat1:3\n"                                                    \
-  "  sync fat1:3\n"                                                     \
+  PREPARE                                                               \
   "> fua fat2:3 a\n"                                                    \
-  ARM
+  ARM_PREPARED
 
 /* It is written, and the window is disarmed (rule 5). */
 #define DRAIN_3                                                         \

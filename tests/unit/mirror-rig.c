@@ -6,6 +6,8 @@
 
 #include <config.h>
 
+#include <sched.h>
+
 #include "mirror-rig.h"
 #include "util.h"
 
@@ -174,6 +176,44 @@ static const struct disk_ops rig_disk_ops = {
   .readahead = rig_readahead, .free = rig_disk_free,
 };
 
+/* -- Threads ------------------------------------------------------------ */
+
+static _Thread_local bool foreground;
+
+static bool
+is_background (void)
+{
+  return !foreground;
+}
+
+void
+rig_set_foreground (void)
+{
+  foreground = true;
+}
+
+/* Has the record been made that was asked for, or will never be? */
+static bool
+thread_is_done (struct mirror *m)
+{
+  bool wanted;
+
+  {
+    SCOPED_LOCK (&m->lock);
+    wanted = m->record_wanted && m->thread_runs;
+  }
+  SCOPED_LOCK (&m->intent_lock);
+  return !wanted || commit_has_failed (m->commit);
+}
+
+void
+rig_wait_for_thread (struct rig *rig)
+{
+  while (rig->fb && !thread_is_done (&rig->fb->mirror))
+    sched_yield ();
+  oplog_take_late (&rig->log);
+}
+
 /* -- Servers ----------------------------------------------------------- */
 
 static void
@@ -182,7 +222,7 @@ notice (void *opaque, bool problem, const char *message)
   struct rig *rig = opaque;
 
   CHECK (strstr (message, "the record: ") != NULL);
-  oplog_add (&rig->log, "= %s", problem ? "problem" : "notice");
+  oplog_add (oplog_of_thread (&rig->log), "= %s", problem ? "problem" : "notice");
 }
 
 /* Over the rig's image and record, or others' (for rig_check()). */
@@ -348,6 +388,10 @@ rig_init (struct rig *rig, uint64_t size, const struct rig_volume *volumes,
 
   memset (rig, 0, sizeof *rig);
   oplog_init (&rig->log);
+  oplog_init (&rig->late);
+  rig->log.late = &rig->late;
+  rig->log.is_background = is_background;
+  rig_set_foreground ();
   pthread_mutex_init (&rig->lock, NULL);
   pthread_cond_init (&rig->released, NULL);
   rig->size = size;
@@ -379,6 +423,7 @@ rig_release (struct rig *rig)
   pthread_cond_destroy (&rig->released);
   pthread_mutex_destroy (&rig->lock);
   oplog_release (&rig->log);
+  oplog_release (&rig->late);
   free (rig->bytes);
   free (rig->shadow);
 }

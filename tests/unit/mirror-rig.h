@@ -53,6 +53,9 @@
  * A request that fails is followed by "= EIO" or the like; if the engine has
  * something to tell the user that is "= notice" or "= problem".
  *
+ * What the engine's own thread does after a request, which is to make a record
+ * (mirror.h, rule 10), stands at the request's end.
+ *
  * After each request it is checked that reads return what was written (D3), and
  * that a server killed now would be recovered from (D2, D5).
  */
@@ -104,7 +107,7 @@ struct rig_match {
 struct rig_disk;
 
 struct rig {
-  struct oplog log;
+  struct oplog log, late;
   uint64_t size;
   uint8_t *bytes;               /* the image: bytes that survive the server */
   uint8_t *shadow;              /* what readers must see */
@@ -199,6 +202,10 @@ extern void rig_crash (struct rig *rig);
 /* The image has been recovered: readers must see it as it is. */
 extern void rig_adopt (struct rig *rig);
 extern void rig_close (struct rig *rig);
+/* The calling thread's operations are a request's. */
+extern void rig_set_foreground (void);
+/* Wait for the engine's thread, and take its lines over. */
+extern void rig_wait_for_thread (struct rig *rig);
 /* A counter's value, by its name in fatbatch.h. */
 extern uint64_t rig_stat (struct rig *rig, const char *name);
 

@@ -359,9 +359,11 @@ rig_request (struct rig *rig, const char *line)
   oplog_add (&rig->log, "> %s", line);
   if (strncmp (line, "async ", 6) == 0) {
     rig_async (rig, line + 6);
+    rig_wait_for_thread (rig);
     return;
   }
   rig_print_result (rig, rig_run_line (rig, line));
+  rig_wait_for_thread (rig);
   rig_check (rig);
 }
 

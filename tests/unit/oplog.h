@@ -18,6 +18,13 @@
 #include "check.h"
 
 struct oplog {
+  /* For operations that a thread of the engine's does at any time: if this says
+   * that it is one, they are kept in `late`, where the test fetches them with
+   * oplog_take_late().  NULL: all are treated alike.
+   */
+  bool (*is_background) (void);
+  struct oplog *late;           /* borrowed */
+
   pthread_mutex_t lock;
   bool muted;                   /* nothing is written down */
   char *text;                   /* each line ends with a newline */
@@ -93,6 +100,25 @@ oplog_add (struct oplog *log, const char *fmt, ...)
     log->used += n;
   }
   pthread_mutex_unlock (&log->lock);
+}
+
+/* Where such an operation's line belongs. */
+static inline struct oplog *
+oplog_of_thread (struct oplog *log)
+{
+  return log->is_background && log->is_background () ? log->late : log;
+}
+
+/* Nobody is adding to what is late. */
+static inline void
+oplog_take_late (struct oplog *log)
+{
+  char *line, *end;
+
+  for (line = log->late->text; (end = strchr (line, '\n')) != NULL;
+       line = end + 1)
+    oplog_add (log, "%.*s", (int) (end - line), line);
+  oplog_clear (log->late);
 }
 
 /* How many lines contain the text. */

@@ -188,7 +188,7 @@ static const struct deferred_row durable[] = {
     "  sync fat1:5\n"
     "  write data:0\n" },
 
-  { .name = "arming anew syncs all of the window",
+  { .name = "arming anew syncs nothing that is durable, and no item",
     .script =
     "> image fat2:9 x\n"
     ARMED
@@ -197,12 +197,12 @@ static const struct deferred_row durable[] = {
     "  write fat1:9\n"
     "  sync fat1:9\n"
     "> mirror fua 9\n"
-    "  sync fat1:0+16\n"
     "  record write 2\n"
     "  record sync\n"
     "  record clear 1\n"
     "  record sync\n"
     NAME_4_5
+    "  sync fat1:4\n"
     "  write data:0\n" },
 
   { .name = "a plain write to the sector does not, its mirror's commit does",
@@ -236,12 +236,11 @@ static const struct deferred_row durable[] = {
     "  read fat1:0+16\n"
     "  read fat2:0+16\n"
     "  write fat1:0+16\n"
-    "  sync fat1:0+16\n"
-    "> fua fat2:3 .\n"
     "  sync @0+512 & sync boot:0..fat1:15 & sync b.boot:0\n"
     "  record create\n"
     "  record write 0\n"
     "  record sync\n"
+    "> fua fat2:3 .\n"
     "  record write 1\n"
     "  record sync\n"
     DEFER_4_5

@@ -225,9 +225,9 @@ static const struct rig_row image[] = {
     "> fua fat1:3 b\n"
     COMPARE
     "  write fat1:3\n"
-    "  sync fat1:3\n"
+    PREPARE
     "> fua fat2:3 b\n"
-    ARM },
+    ARM_PREPARED },
 
   { .name = "after a failure nothing new is promised, and deferring goes on",
     .script =

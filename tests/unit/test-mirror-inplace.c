@@ -45,7 +45,6 @@ static const struct rig_row different[] = {
     "  write fat1:3\n"
     "  sync fat1:3\n"
     "> fua fat2:3 b\n"
-    "  sync fat1:0+16\n"
     "  record write 1\n"
     "  record sync\n"
     "> fua fat2:4 y\n"          /* not recorded: nothing to be drained */
@@ -56,7 +55,6 @@ static const struct rig_row different[] = {
     "  write fat1:4\n"
     "  sync fat1:4\n"
     "> fua fat2:4 z\n"          /* equal: recorded again (intent.h, rule 2) */
-    "  sync fat1:0+16\n"
     "  record write 2\n"
     "  record sync\n"
     "  record clear 1\n"
@@ -101,9 +99,9 @@ static const struct rig_row different[] = {
     "  sync fat2:3\n"
     "> fua fat1:3 a\n"
     "  write fat1:3\n"
-    "  sync fat1:3\n"
+    PREPARE
     "> fua fat2:3 a\n"
-    ARM },
+    ARM_PREPARED },
 
   { .name = "only one of several slots differs",
     .script =
@@ -116,7 +114,7 @@ static const struct rig_row different[] = {
     "  read fat2:5\n"
     "  sync fat2:4+3\n"
     "> fua fat2:6 d\n"
-    "  sync fat1:0+16\n"
+    "  sync fat1:4+3\n"
     "  record write 1\n"
     "  record sync\n" },
 
@@ -165,7 +163,6 @@ static const struct rig_row parts[] = {
     "  read fat2:3\n"
     "  sync @26212+100\n"
     "> fua fat2:3 a\n"          /* it was equal all the time */
-    "  sync fat1:0+16\n"
     "  record write 1\n"
     "  record sync\n" },
 
@@ -249,9 +246,8 @@ static const struct rig_row parts[] = {
     "> fua fat1:3 b\n"          /* the window is made anew */
     COMPARE
     "  write fat1:3\n"
-    "  sync fat1:3\n"
-    "> fua fat2:3 b\n"
     "  sync fat1:0+16\n"
+    "> fua fat2:3 b\n"
     "  record write 1\n"
     "  record sync\n" },
 
@@ -306,12 +302,12 @@ static const struct rig_row differing[] = {
     "> fua fat1:4 y\n"
     COMPARE
     "  write fat1:4\n"
-    "  sync fat1:4\n"
+    PREPARE
     "> fua fat1:3 a\n"
     "  write fat1:3\n"
     "  sync fat1:3\n"
     "> fua fat2:3 a\n"
-    ARM
+    ARM_PREPARED
     "> crash\n"
     FIND_LEFT
     "  write fat2:3\n"
@@ -326,7 +322,6 @@ static const struct rig_row differing[] = {
     "  write fat1:4\n"
     "  sync fat1:4\n"
     "> fua fat2:4 b\n"
-    "  sync fat1:0+16\n"
     "  record write 2\n"
     "  record sync\n"
     "  record clear 1\n"
@@ -372,15 +367,14 @@ static const struct rig_row big[] = {
     "  read fat1:0+1024\n"
     "  read fat2:0+1024\n"
     "  write fat1:3\n"
-    "  sync fat1:3\n"
-    "> fua fat1:0+129 b\n"
-    "  write fat1:0+129\n"
-    "  sync fat1:0+129\n"
-    "> fua fat2:0+129 b\n"
     "  sync boot:0..fat1:1023\n"
     "  record create\n"
     "  record write 0\n"
     "  record sync\n"
+    "> fua fat1:0+129 b\n"
+    "  write fat1:0+129\n"
+    "  sync fat1:0+129\n"
+    "> fua fat2:0+129 b\n"
     "  record write 1\n"
     "  record sync\n"
     "> fua fat1:1000+129 c\n"   /* only half of it has a window */
@@ -423,12 +417,11 @@ static const struct rig_row big[] = {
     "  read fat1:0+1024\n"
     "  read fat2:0+1024\n"
     "  write fat1:0+128\n"
-    "  sync fat1:0+128\n"
-    "> fua fat2:0+128 a\n"
     "  sync boot:0..fat1:1023\n"
     "  record create\n"
     "  record write 0\n"
     "  record sync\n"
+    "> fua fat2:0+128 a\n"
     "  record write 1\n"
     "  record sync\n"
     "> sync\n"

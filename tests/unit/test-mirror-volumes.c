@@ -42,21 +42,19 @@ static const struct rig_volume
   "> fua fat1:3 a\n"                                                    \
   COMPARE                                                               \
   "  write fat1:3\n"                                                    \
-  "  sync fat1:3\n"                                                     \
-  "> fua fat2:3 a\n"                                                    \
   "  sync @0+512 & sync boot:0..fat1:15 & sync b.boot:0\n"              \
   "  record create\n"                                                   \
   "  record write 0\n"                                                  \
   "  record sync\n"                                                     \
+  "> fua fat2:3 a\n"                                                    \
   "  record write 1\n"                                                  \
   "  record sync\n"                                                     \
   "> fua b.fat1:3 b\n"                                                  \
   "  read b.fat1:0+16\n"                                                \
   "  read b.fat2:0+16\n"                                                \
   "  write b.fat1:3\n"                                                  \
-  "  sync b.fat1:3\n"                                                   \
-  "> fua b.fat2:3 b\n"                                                  \
   "  sync b.fat1:0+16\n"                                                \
+  "> fua b.fat2:3 b\n"                                                  \
   "  record write 2\n"                                                  \
   "  record sync\n"
 
@@ -105,12 +103,11 @@ static const struct rig_row volumes[] = {
     "  read fat1:0+2\n"
     "  read fat2:0+2\n"
     "  write fat1:1\n"
-    "  sync fat1:1\n"
-    "> fua fat2:1 a\n"
     "  sync boot:0..fat1:1\n"
     "  record create\n"
     "  record write 0\n"
     "  record sync\n"
+    "> fua fat2:1 a\n"
     "  record write 1\n"
     "  record sync\n"
     "> fua fat1@4096+512 b\n"
@@ -127,7 +124,7 @@ static const struct rig_row volumes[] = {
     "  read fat2:1\n"
     "  sync @28672+512\n"
     "> fua fat2:0 .\n"          /* the copies are equal: so it goes on */
-    "  sync fat1:0+2\n"
+    "  sync fat1:1\n"           /* of which only a part was synced */
     "  record write 1\n"
     "  record sync\n",
     .volumes = &big_sectors },
@@ -191,9 +188,8 @@ static const struct rig_row volumes[] = {
     "> fua fat1:3 c\n"
     COMPARE
     "  write fat1:3\n"
-    "  sync fat1:3\n"
-    "> fua fat2:3 c\n"
     "  sync @0+512 & sync boot:0..fat1:15 & sync b.boot:0\n"
+    "> fua fat2:3 c\n"
     "  record write 1\n"
     "  record sync\n",
     .volumes = rig_two, .nr_volumes = 2 },
@@ -206,24 +202,21 @@ static const struct rig_row volumes[] = {
     "  read fat1:1024+1024\n"
     "  read fat2:1024+1024\n"
     "  write fat1:1023+2\n"
-    "  sync fat1:1023+2\n"
-    "> fua fat2:1023+2 ab\n"
-    "  sync boot:0..fat1:1023\n"
+    "  sync boot:0..fat1:2047\n"
     "  record create\n"
     "  record write 0\n"
     "  record sync\n"
+    "> fua fat2:1023+2 ab\n"
     "  record write 1\n"
     "  record sync\n"
-    "  sync fat1:1024+1024\n"
     "  record write 2\n"
     "  record sync\n"
     "> fua fat1:3171 c\n"       /* the last one, a short window */
     "  read fat1:3072+100\n"
     "  read fat2:3072+100\n"
     "  write fat1:3171\n"
-    "  sync fat1:3171\n"
-    "> fua fat2:3171 c\n"
     "  sync fat1:3072+100\n"
+    "> fua fat2:3171 c\n"
     "  record write 3\n"
     "  record sync\n"
     "> close\n"
@@ -249,18 +242,19 @@ static const struct rig_row geometry[] = {
     "  write boot:0\n"
     "  read boot:0\n"
     "  sync boot:0\n"
-    /* FAT 1 is now where sector 8 of it was, and the mirror behind that. */
+    /* FAT 1 is now where sector 8 of it was, and the mirror behind that.  What
+     * says that it is one is new (rule 2).
+     */
     "> fua fat1:8 b\n"
     "  read fat1:8..fat2:7\n"
     "  read fat2:8..data:7\n"
     "  write fat1:8\n"
-    "  sync fat1:8\n"
+    "  sync boot:0..fat2:7\n"
     "> fua fat1:3 b\n"
     "  write fat1:3\n"
     "  sync fat1:3\n"
-    /* The first one's mirror.  What says that it is one is new (rule 2). */
+    /* The first one's mirror. */
     "> fua fat2:8 b\n"
-    "  sync boot:0..fat2:7\n"
     "  record write 1\n"
     "  record sync\n"
     "> settle\n"
@@ -293,9 +287,8 @@ static const struct rig_row geometry[] = {
     "> fua fat1:3 b\n"          /* and mount */
     COMPARE
     "  write fat1:3\n"
-    "  sync fat1:3\n"
+    "  sync fat1:0+16\n"
     "> fua fat2:3 b\n"
-    "  sync boot:0..fat1:15\n"
     "  record write 1\n"
     "  record sync\n" },
 

@@ -228,9 +228,9 @@ static const struct rig_row again[] = {
     "> fua fat1:3 b\n"
     COMPARE
     "  write fat1:3\n"
-    "  sync fat1:3\n"
+    PREPARE
     "> fua fat2:3 b\n"
-    ARM
+    ARM_PREPARED
     "> crash\n"
     OPEN_AND_COMPARE
     "  write fat2:3\n"
