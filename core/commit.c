@@ -10,11 +10,6 @@
 #include "monotonic.h"
 #include "util.h"
 
-/* Ranges as near as this are synced as one: write-back between them costs
- * less than a second sync.
- */
-#define NEAR (128 * 1024)
-
 /* -- Time -------------------------------------------------------------- */
 
 static uint64_t
@@ -50,6 +45,10 @@ commit_init (struct commit *c, struct disk *disk, bool never_sync)
   c->clock.now = clock_now;
   c->clock.wait = clock_wait;
   c->gathering = 1;
+  /* What others have left in the page cache is not known.  With O_DIRECT
+   * nothing is in it.
+   */
+  atomic_init (&c->loose, disk->align > 1 ? 0 : COMMIT_NEAR + 1);
   pthread_mutex_init (&c->lock, NULL);
   monotonic_cond_init (&c->may_lead);
   monotonic_cond_init (&c->ended[0]);
@@ -78,10 +77,10 @@ commit_ranges_add (struct commit_ranges *ranges, uint64_t start, uint64_t end)
 
   /* [first, last) are those that the new range swallows. */
   for (first = 0; first < ranges->nr; ++first)
-    if (start <= r[first].end || start - r[first].end <= NEAR)
+    if (start <= r[first].end || start - r[first].end <= COMMIT_NEAR)
       break;
   for (last = first; last < ranges->nr; ++last)
-    if (r[last].start > end && r[last].start - end > NEAR)
+    if (r[last].start > end && r[last].start - end > COMMIT_NEAR)
       break;
 
   if (first == last && ranges->nr == COMMIT_RANGES_MAX) {
@@ -95,6 +94,19 @@ commit_ranges_add (struct commit_ranges *ranges, uint64_t start, uint64_t end)
   memmove (&r[first + 1], &r[last], (ranges->nr - last) * sizeof *r);
   r[first] = (struct commit_range) { start, end };
   ranges->nr = ranges->nr - (last - first) + 1;
+}
+
+/* Rule 2: one range, if what is loose allows it. */
+static void
+join_ranges (struct commit *c)
+{
+  struct commit_ranges *ranges = &c->ranges;
+
+  if (ranges->all || ranges->nr < 2 ||
+      atomic_load (&c->loose) > COMMIT_NEAR)
+    return;
+  ranges->range[0].end = ranges->range[ranges->nr - 1].end;
+  ranges->nr = 1;
 }
 
 static int
@@ -194,6 +206,8 @@ static void
 issue_group_locked (struct commit *c, uint64_t at)
 {
   count_group_locked (c, at);
+  if (c->ranges.all)            /* all that was noted is synced now */
+    atomic_store (&c->loose, 0);
   plug_issue (&c->plug, at, c->has_flush);
   c->ranges.nr = 0;
   c->ranges.all = false;
@@ -223,12 +237,14 @@ end_group_locked (struct commit *c, uint64_t group, int result)
 static uint64_t
 lead_group_locked (struct commit *c, uint64_t at)
 {
-  struct commit_ranges ranges = c->ranges;
   uint64_t group = c->gathering, end;
   unsigned clients = c->plug.clients;
-  bool usual = clients == c->members && !ranges.all;
+  bool usual = clients == c->members && !c->ranges.all;
+  struct commit_ranges ranges;
   int r;
 
+  join_ranges (c);
+  ranges = c->ranges;
   issue_group_locked (c, at);
 
   pthread_mutex_unlock (&c->lock);
@@ -256,6 +272,22 @@ wait_locked (struct commit *c, uint64_t group, bool first, bool plugs)
   return now (c);
 }
 
+/* Rule 10.  The group may be issued meanwhile, and end. */
+static void
+start_write_back_unlocked (struct commit *c, const struct commit_range *ranges,
+                           size_t nr)
+{
+  size_t i;
+
+  if (!c->disk->ops->write_back)
+    return;
+  pthread_mutex_unlock (&c->lock);
+  for (i = 0; i < nr; ++i)
+    c->disk->ops->write_back (c->disk, ranges[i].start,
+                              ranges[i].end - ranges[i].start);
+  pthread_mutex_lock (&c->lock);
+}
+
 /* Join the gathering group, lead it if it is time and nobody else does, and
  * wait.
  */
@@ -276,6 +308,8 @@ join_group (struct commit *c, const struct commit_range *ranges, size_t nr,
   group = c->gathering;
   first = c->members == 0;
   add_member_locked (c, ranges, nr, kind, joined);
+  if (c->issued && kind == COMMIT_FUA)
+    start_write_back_unlocked (c, ranges, nr);
 
   while ((state = group_state (c, group)) < DURABLE) {
     if (state == GATHERING && !c->issued) {

@@ -36,7 +36,9 @@
  * 1. A member's data is in the page cache, or on the device, before it joins
  *    (the sync covers only what had ended before it was submitted).
  * 2. Ranges of a group are merged where they touch or lie near each other,
- *    and become the whole image where they are too many.
+ *    and become the whole image where they are too many.  They become one range,
+ *    from the first byte to the last, if that makes the sync write back little
+ *    that nobody waits for (`loose`): what is dirty between them is others'.
  * 3. One batch of syncs is under way at a time.  The kernel reports a
  *    failed write-back once for each open file (errseq_check_and_advance()):
  *    of two syncs at once, one may be told of the other's lost data and the
@@ -53,6 +55,9 @@
  *    first.  A FLUSH does that, too, and is not made to wait: its client has
  *    sent what it wanted to send.
  *
+ * 10. Bytes of those who gather behind a sync are written back meanwhile, so
+ *    that the sync for them finds less to do.
+ *
  * Lock: one mutex inside, never held over I/O.
  */
 
@@ -60,6 +65,7 @@
 #define FATBATCH_COMMIT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -68,6 +74,9 @@
 #include "plug.h"
 
 #define COMMIT_RANGES_MAX 32
+
+/* What costs less to write back than a second sync does. */
+#define COMMIT_NEAR (128 * 1024)
 
 struct commit_range { uint64_t start, end; };
 
@@ -121,6 +130,12 @@ struct commit {
   bool never_sync;              /* cache=unsafe: everything is durable */
   struct commit_clock clock;    /* a test may replace it before any request */
 
+  /* Bytes that may be dirty and that nobody waits for: those of plain writes
+   * since the last sync of everything.  Not counted any more when it is more
+   * than COMMIT_NEAR.
+   */
+  atomic_uint_fast64_t loose;
+
   pthread_mutex_t lock;         /* protects what follows */
   pthread_cond_t may_lead;      /* to the first member: none is under way */
   pthread_cond_t ended[2];      /* to all other members of group n: [n % 2] */
@@ -162,6 +177,15 @@ extern int commit_background (struct commit *c,
 /* Wait until all that was written before is durable. */
 extern int commit_all (struct commit *c);
 
+/* So many bytes have been written without being committed (rule 2). */
+static inline void
+commit_note_write (struct commit *c, uint64_t length)
+{
+  if (c->disk->align == 1 &&
+      atomic_load_explicit (&c->loose, memory_order_relaxed) <= COMMIT_NEAR)
+    atomic_fetch_add_explicit (&c->loose, length, memory_order_relaxed);
+}
+
 /* A write failed: from now on nothing pretends (rule 4).  Members of a group
  * that is issued already are told their own sync's result.
  */
@@ -172,7 +196,9 @@ extern bool commit_has_failed (struct commit *c);
 
 extern void commit_get_stats (struct commit *c, struct commit_stats *ret);
 
-/* Add [start, end) to ranges (rule 2).  Pure; exported for its test. */
+/* Add [start, end) to ranges (rule 2, but for `loose`).  Pure; exported for its
+ * test.
+ */
 extern void commit_ranges_add (struct commit_ranges *ranges,
                                uint64_t start, uint64_t end);
 

@@ -215,7 +215,9 @@ modify (struct fatbatch *fb, struct disk_op *op, unsigned flags)
     return r;                   /* nothing was done (disk.h) */
   if (r < 0)
     commit_fail (&fb->commit);
-  else if (durable)
+  else if (!durable)
+    commit_note_write (&fb->commit, op->length);
+  else
     r = mirror_make_durable (&fb->mirror, &commit);
   return r < 0 ? failed (fb, r) : 0;
 }

@@ -119,7 +119,8 @@ mirror_prepare_record (struct mirror *m)
 void
 mirror_want_record_locked (struct mirror *m)
 {
-  if (m->enabled && !m->record_wanted && !atomic_load (&m->intent_broken)) {
+  if (m->enabled && m->has_volumes && !m->record_wanted &&
+      !atomic_load (&m->intent_broken)) {
     m->record_wanted = true;
     mirror_wake_thread_locked (m);
   }

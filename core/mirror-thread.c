@@ -157,16 +157,20 @@ void
 mirror_set_layout (struct mirror *m, const struct layout *layout)
 {
   struct mirror_volume volume;
+  bool has_volumes = false;
   size_t i;
 
   for (i = 0; i < layout->nr_volumes; ++i) {
     const struct bpb *bpb = &layout->volumes[i].bpb;
 
-    if (mirror_volume_of (&layout->volumes[i], &volume))
-      deferred_set_volume (m->deferred, bpb->root_cluster,
-                           bpb->nr_clusters + 2);
+    if (!mirror_volume_of (&layout->volumes[i], &volume))
+      continue;
+    has_volumes = true;
+    deferred_set_volume (m->deferred, bpb->root_cluster,
+                         bpb->nr_clusters + 2);
   }
   SCOPED_LOCK (&m->lock);
+  m->has_volumes = has_volumes;
   m->layout_durable = false;
   m->layouts++;
   m->nr_watched = layout->nr_watched <= COMMIT_RANGES_MAX

@@ -137,6 +137,7 @@ struct mirror {
   struct mirror_window *window[MIRROR_WINDOWS_MAX]; /* sorted by FAT 1 */
   unsigned nr_windows;
   unsigned frozen;              /* no new window, no deferring */
+  bool has_volumes;             /* of which a mirror is kept */
   bool layout_durable;          /* rule 2: these bytes are */
   uint64_t layouts;             /* times that the layout was set, counted */
   unsigned nr_watched;          /* 0: any byte may be one */

@@ -12,10 +12,10 @@
  *    or issued, in the time of one of the last PLUG_HISTORY groups.  (The size
  *    of the last group would not do: a burst that is split once is then split
  *    for ever.)  A lone writer expects one, and that is itself.
- * 7. A plug lasts while clients keep coming: each has an eighth of a sync's
+ * 7. A plug lasts while clients keep coming: each has a quarter of a sync's
  *    time from the one before it, and all of them together have half of a
  *    sync's time, and at most PLUG_MAX_NS.  A sync's time is that of the
- *    shortest of the last PLUG_HISTORY.  If an eighth of it is less than
+ *    shortest of the last PLUG_HISTORY.  If a quarter of it is less than
  *    PLUG_MIN_NS there are no plugs.
  * 8. A plug pays if enough come of those that it waits for.  At the beginning
  *    of a burst that is three quarters: the client waits for all of them, so
@@ -36,13 +36,14 @@
 #include "util.h"
 
 #define PLUG_HISTORY 4          /* groups */
-#define PLUG_MIN_NS 30000       /* about what it takes to wake a thread */
+#define PLUG_MIN_NS 60000       /* twice what it takes to wake a thread */
 #define PLUG_MAX_NS 1000000
 #define PLUG_MISSES 3
 
 /* Rule 7: a plug, or for a group without one what would have been it. */
 struct plug_window {
   uint64_t began, end, limit;   /* end moves on to limit; 0 = none */
+  uint64_t last;                /* when the last of those who came did */
   uint64_t sync;                /* ns */
   bool behind;                  /* with who has gathered during a sync */
   unsigned there, came;         /* clients */
@@ -88,7 +89,7 @@ plug_sync (const struct plug *p)
   for (i = 0; i < PLUG_HISTORY; ++i)
     if (p->syncs[i] > 0 && (shortest == 0 || p->syncs[i] < shortest))
       shortest = p->syncs[i];
-  return shortest / 8 < PLUG_MIN_NS ? 0 : shortest;
+  return shortest / 4 < PLUG_MIN_NS ? 0 : shortest;
 }
 
 /* -- Windows ------------------------------------------------------------ */
@@ -96,7 +97,7 @@ plug_sync (const struct plug *p)
 static inline void
 plug_window_extend (struct plug_window *w, uint64_t at)
 {
-  w->end = min_u64 (at + w->sync / 8, w->limit);
+  w->end = min_u64 (at + w->sync / 4, w->limit);
 }
 
 static inline void
@@ -118,6 +119,7 @@ plug_window_join (struct plug_window *w, uint64_t at)
   if (at >= w->end)
     return;
   w->came++;
+  w->last = at;
   plug_window_extend (w, at);
 }
 
@@ -192,19 +194,29 @@ plug_issue (struct plug *p, uint64_t at, bool cut)
   p->window.end = 0;
 }
 
+/* Would a plug have paid for the issued group, which had none?  It would have
+ * ended with the last one that was expected.
+ */
+static inline bool
+plug_would_have_paid (const struct plug *p)
+{
+  const struct plug_window *missed = &p->missed;
+  bool all = missed->there + missed->came >= plug_expected (p);
+
+  return missed->end != 0 &&
+    plug_window_pays (missed, all ? missed->last : missed->end, p->clients);
+}
+
 /* A group of so many clients has ended.  sync_ns: how long its sync took, 0
  * if that says nothing of others.
  */
 static inline void
 plug_finish (struct plug *p, unsigned clients, uint64_t sync_ns)
 {
-  struct plug_window *missed = &p->missed;
-
   p->waiting -= clients;
-  if (missed->end != 0 &&
-      plug_window_pays (missed, missed->end, p->clients))
-    p->misses[missed->behind] = 0;
-  missed->end = 0;
+  if (plug_would_have_paid (p))
+    p->misses[p->missed.behind] = 0;
+  p->missed.end = 0;
   p->behind = p->clients > 0;
   if (sync_ns > 0) {
     p->syncs[p->next_sync] = sync_ns;

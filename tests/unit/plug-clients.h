@@ -121,7 +121,7 @@ sim_drain (void)
 /* -- For tests ----------------------------------------------------------- */
 
 #define SYNC (1200 * US)
-#define PLUG (SYNC / 8)         /* if nobody else comes (rule 7) */
+#define PLUG (SYNC / 4)         /* if nobody else comes (plug.h, rule 7) */
 #define BURST 8
 #define GAP (10 * US)
 

@@ -131,6 +131,117 @@ those_who_come_during_a_sync_share_the_next (void)
   teardown ();
 }
 
+/* Two far ranges in a group.  Returns the number of syncs. */
+static size_t
+syncs_of_two_far_ranges (void)
+{
+  static const struct commit_range far[] = {
+    { FAR, FAR + 512 }, { 5 * FAR, 5 * FAR + 512 },
+  };
+  size_t before = gd->nr_log, n;
+
+  CHECK_EQ (commit_many (&commit, far, 2), 0);
+  n = gd->nr_log - before;
+  CHECK_EQ (gd->log[before].offset, FAR);
+  CHECK_EQ (gd->log[before + n - 1].offset +
+            gd->log[before + n - 1].length, 5 * FAR + 512);
+  return n;
+}
+
+/* Rule 2: what is dirty is not known at first, and after a sync of everything
+ * it is what was written since.
+ */
+static void
+far_ranges_are_one_where_nothing_else_is_dirty (void)
+{
+  setup ();
+  CHECK_EQ (syncs_of_two_far_ranges (), 2);
+  CHECK_EQ (commit_all (&commit), 0);
+  CHECK_EQ (syncs_of_two_far_ranges (), 1);
+  commit_note_write (&commit, COMMIT_NEAR);
+  CHECK_EQ (syncs_of_two_far_ranges (), 1);
+  commit_note_write (&commit, 1);
+  CHECK_EQ (syncs_of_two_far_ranges (), 2);
+  CHECK_EQ (syncs_of_two_far_ranges (), 2);     /* they have not covered it */
+  CHECK_EQ (commit_all (&commit), 0);
+  CHECK_EQ (syncs_of_two_far_ranges (), 1);
+  teardown ();
+}
+
+/* What is written while everything is synced counts. */
+static void
+a_write_during_a_flush_is_loose (void)
+{
+  struct waiter flush;
+
+  setup ();
+  gated_set (gd, true);
+  waiter_start (&flush, 0, 0);
+  gated_await (gd, 1);
+  commit_note_write (&commit, COMMIT_NEAR + 1);
+  gated_set (gd, false);
+  CHECK_EQ (waiter_join (&flush), 0);
+  CHECK_EQ (syncs_of_two_far_ranges (), 2);
+  teardown ();
+}
+
+/* With O_DIRECT nothing ever is. */
+static void
+direct_writes_are_not_loose (void)
+{
+  setup ();
+  commit_release (&commit);
+  gd->disk.align = 512;
+  commit_init (&commit, &gd->disk, false);
+  commit_note_write (&commit, COMMIT_NEAR + 1);
+  CHECK_EQ (syncs_of_two_far_ranges (), 1);
+  teardown ();
+}
+
+/* -- Write-back ---------------------------------------------------------- */
+
+static struct commit_range written_back[8];
+static unsigned nr_written_back;
+
+static void
+note_write_back (struct disk *disk, uint64_t offset, uint64_t length)
+{
+  SCOPED_LOCK (&gd->lock);
+  CHECK (disk == &gd->disk && nr_written_back < 8);
+  written_back[nr_written_back++] = (struct commit_range) {
+    offset, offset + length
+  };
+}
+
+/* Rule 10. */
+static void
+who_gathers_behind_a_sync_is_written_back_meanwhile (void)
+{
+  struct waiter w[2], flush;
+  struct disk_ops ops;
+
+  setup ();
+  ops = *gd->disk.ops;
+  ops.write_back = note_write_back;
+  gd->disk.ops = &ops;
+  nr_written_back = 0;
+  gated_set (gd, true);
+  waiter_start (&w[0], 0, 512);         /* it leads */
+  gated_await (gd, 1);
+  waiter_start (&w[1], FAR, FAR + 512);
+  await_members (2);
+  waiter_start (&flush, 0, 0);
+  await_members (3);
+  gated_set (gd, false);
+  CHECK_EQ (waiter_join (&w[0]), 0);
+  CHECK_EQ (waiter_join (&w[1]), 0);
+  CHECK_EQ (waiter_join (&flush), 0);
+  CHECK_EQ (nr_written_back, 1);
+  CHECK_EQ (written_back[0].start, FAR);
+  CHECK_EQ (written_back[0].end, FAR + 512);
+  teardown ();
+}
+
 /* Rule 1 seen from outside: who joins during a sync is not acknowledged by
  * it, though its range is the same.
  */
@@ -367,6 +478,10 @@ main (void)
   RUN (a_lone_writer_syncs_its_range_at_once);
   RUN (a_flush_syncs_everything);
   RUN (an_empty_range_needs_no_sync);
+  RUN (who_gathers_behind_a_sync_is_written_back_meanwhile);
+  RUN (far_ranges_are_one_where_nothing_else_is_dirty);
+  RUN (a_write_during_a_flush_is_loose);
+  RUN (direct_writes_are_not_loose);
   RUN (those_who_come_during_a_sync_share_the_next);
   RUN (a_running_sync_does_not_serve_later_members);
   RUN (near_ranges_become_one_sync);

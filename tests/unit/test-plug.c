@@ -61,7 +61,7 @@ who_completes_the_group_leads_it (void)
 
 /* Part of a burst has come when the time is up. */
 static void
-who_waits_in_vain_waits_an_eighth (void)
+who_waits_in_vain_waits_a_quarter (void)
 {
   uint64_t began;
 
@@ -79,7 +79,7 @@ who_waits_in_vain_waits_an_eighth (void)
 }
 
 static void
-who_comes_gives_the_next_an_eighth (void)
+who_comes_gives_the_next_a_quarter (void)
 {
   uint64_t began;
 
@@ -166,17 +166,17 @@ a_plug_is_a_part_of_the_shortest_sync (void)
 {
   static const struct {
     const char *name;
-    uint64_t syncs[6], eighth, half; /* us */
+    uint64_t syncs[6], quarter, half; /* us */
   } rows[] = {
     { "not known", { 0 }, 0, 0 },
-    { "all the same", { 800, 800, 800, 800 }, 100, 400 },
-    { "one only", { 800 }, 100, 400 },
-    { "a long one among them", { 800, 800, 90000, 800 }, 100, 400 },
-    { "a short one among them", { 800, 480, 800, 800 }, 60, 240 },
-    { "a short one long ago", { 480, 800, 800, 800, 800 }, 100, 400 },
-    { "the least", { 240 }, 30, 120 },
+    { "all the same", { 800, 800, 800, 800 }, 200, 400 },
+    { "one only", { 800 }, 200, 400 },
+    { "a long one among them", { 800, 800, 90000, 800 }, 200, 400 },
+    { "a short one among them", { 800, 480, 800, 800 }, 120, 240 },
+    { "a short one long ago", { 480, 800, 800, 800, 800 }, 200, 400 },
+    { "the least", { 240 }, 60, 120 },
     { "too short to be worth it", { 239 }, 0, 0 },
-    { "a slow disk", { 5000 }, 625, 1000 },
+    { "a slow disk", { 5000 }, 1000, 1000 },
     { "slower than any disk", { 100000 }, 1000, 1000 },
   };
   size_t i, j;
@@ -190,7 +190,7 @@ a_plug_is_a_part_of_the_shortest_sync (void)
     CHECK_EQ (plug_begin (&p, 5 * US), rows[i].half > 0);
     if (rows[i].half == 0)
       continue;
-    CHECK_EQ (p.window.end, (5 + rows[i].eighth) * US);
+    CHECK_EQ (p.window.end, (5 + rows[i].quarter) * US);
     CHECK_EQ (p.window.limit, (5 + rows[i].half) * US);
   }
 }
@@ -366,8 +366,8 @@ main (void)
 {
   RUN (a_burst_is_split_once_and_then_never);
   RUN (who_completes_the_group_leads_it);
-  RUN (who_waits_in_vain_waits_an_eighth);
-  RUN (who_comes_gives_the_next_an_eighth);
+  RUN (who_waits_in_vain_waits_a_quarter);
+  RUN (who_comes_gives_the_next_a_quarter);
   RUN (half_a_sync_is_the_most);
   RUN (who_wakes_too_early_waits_again);
   RUN (who_comes_when_time_is_up_leads);
