@@ -38,6 +38,7 @@
 #include "mirror.h"
 #include "rangelock.h"
 #include "stats.h"
+#include "tree.h"
 
 struct fatbatch {
   struct fatbatch_options options;
@@ -60,6 +61,7 @@ struct fatbatch {
   struct deferred deferred;
   struct intent_store *store;   /* NULL in some tests */
   struct mirror mirror;
+  struct tree tree;
   struct stats stats;
 };
 
@@ -91,5 +93,11 @@ extern int engine_new (struct disk *disk, struct file *file,
                        struct intent_store *store,
                        const struct fatbatch_options *options,
                        struct fatbatch **ret);
+
+/* The image is writable: find out about its files (tree.h).  Once.  Done by
+ * fatbatch_set_writable(); an engine that stands on no file does without, but
+ * for tests that call this.
+ */
+extern void engine_start_tree (struct fatbatch *fb);
 
 #endif /* FATBATCH_ENGINE_H */

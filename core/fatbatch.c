@@ -72,7 +72,7 @@ region_counter (const struct region *region)
  */
 static void
 split (struct fatbatch *fb, const struct layout *layout,
-       const struct disk_op *op, struct route *route)
+       const struct disk_op *op, struct route *route, struct tree_write *tw)
 {
   uint64_t pos = op->offset, end = op->offset + op->length;
   struct region region;
@@ -83,6 +83,7 @@ split (struct fatbatch *fb, const struct layout *layout,
     stats_add (&fb->stats, region_counter (&region), 1);
     route_add (route, op->kind, layout, &region,
                region.start == op->offset && region.end == end);
+    tree_add (&fb->tree, tw, op, layout, &region);
   }
 }
 
@@ -119,13 +120,13 @@ apply_by_route (struct fatbatch *fb, const struct route *route,
  * paused.
  */
 static int
-apply_paused (struct fatbatch *fb, struct disk_op *op,
+apply_paused (struct fatbatch *fb, struct disk_op *op, struct tree_write *tw,
               struct mirror_commit *commit)
 {
   struct route route;
   int r;
 
-  split (fb, fb->layout, op, &route);
+  split (fb, fb->layout, op, &route, tw);
   r = deferred_before_any (&fb->deferred, op, route.slots_start,
                            route.slots_end, 0);
   if (r < 0)
@@ -134,8 +135,11 @@ apply_paused (struct fatbatch *fb, struct disk_op *op,
     route.kind = ROUTE_ACROSS;
   if (!engine_would_change_layout (fb, op)) {
     r = apply_by_route (fb, &route, op, true, commit);
-    if (r == 0 || r == -EOPNOTSUPP)
+    if (r == 0 || r == -EOPNOTSUPP) {
+      tw->unknown = true;
+      tree_after (&fb->tree, tw, op, r, false);
       return r;
+    }
     engine_begin_layout_change (fb);    /* part of it may be there */
   }
   else {
@@ -150,42 +154,56 @@ apply_paused (struct fatbatch *fb, struct disk_op *op,
 
 static int
 apply_watched (struct fatbatch *fb, struct disk_op *op, bool durable,
-               struct mirror_commit *commit)
+               struct tree_write *tw, struct mirror_commit *commit)
 {
   int r;
 
   SCOPED_LOCK (&fb->scan_lock);
   deferred_pause (&fb->deferred);
-  r = apply_paused (fb, op, commit);
+  r = apply_paused (fb, op, tw, commit);
   deferred_resume (&fb->deferred);
   if (durable && r == 0)
     mirror_expect_writes (&fb->mirror);
   return r;
 }
 
+/* One that does not. */
+static int
+apply_unwatched (struct fatbatch *fb, const struct layout *layout,
+                 struct disk_op *op, bool durable, struct tree_write *tw,
+                 struct mirror_commit *commit)
+{
+  struct route route;
+  int r;
+
+  split (fb, layout, op, &route, tw);
+  r = tree_before (&fb->tree, tw, op, durable);
+  if (r == 0)
+    r = apply_by_route (fb, &route, op, durable, commit);
+  tree_after (&fb->tree, tw, op, r, durable);
+  return r;
+}
+
 static int
 apply (struct fatbatch *fb, struct disk_op *op, bool durable,
-       struct mirror_commit *commit)
+       struct tree_write *tw, struct mirror_commit *commit)
 {
   uint64_t start = op->offset, end = op->offset + op->length;
   const struct layout *layout;
   epoch_token token;
   struct range range;
-  struct route route;
   bool watched;
-  int r;
+  int r = 0;
 
   lock_range (fb, &range, start, end, true);
   token = epoch_enter (&fb->epoch);
   layout = atomic_load (&fb->layout);
   watched = layout_watches (layout, start, end);
-  if (!watched) {
-    split (fb, layout, op, &route);
-    r = apply_by_route (fb, &route, op, durable, commit);
-  }
+  if (!watched)
+    r = apply_unwatched (fb, layout, op, durable, tw, commit);
   epoch_leave (token);
   if (watched)
-    r = apply_watched (fb, op, durable, commit);
+    r = apply_watched (fb, op, durable, tw, commit);
   range_unlock (&fb->ranges, &range);
   return r;
 }
@@ -196,6 +214,7 @@ modify (struct fatbatch *fb, struct disk_op *op, unsigned flags)
 {
   bool durable = fb->write_through || (flags & FATBATCH_FUA);
   struct mirror_commit commit;
+  struct tree_write tw;
   int r;
 
   if (flags & FATBATCH_FUA)
@@ -210,15 +229,17 @@ modify (struct fatbatch *fb, struct disk_op *op, unsigned flags)
   if (op->length == 0)
     return 0;
 
-  r = apply (fb, op, durable, &commit);
+  tree_write_init (&tw);
+  r = apply (fb, op, durable, &tw, &commit);
+  if (r == 0 && durable)
+    r = mirror_make_durable (&fb->mirror, &commit);
+  else if (r == 0)
+    commit_note_write (&fb->commit, op->length);
+  else if (r != -EOPNOTSUPP || !(op->flags & DISK_FAST))
+    commit_fail (&fb->commit);
+  tree_finish (&fb->tree, &tw);
   if (r == -EOPNOTSUPP && (op->flags & DISK_FAST))
     return r;                   /* nothing was done (disk.h) */
-  if (r < 0)
-    commit_fail (&fb->commit);
-  else if (!durable)
-    commit_note_write (&fb->commit, op->length);
-  else
-    r = mirror_make_durable (&fb->mirror, &commit);
   return r < 0 ? failed (fb, r) : 0;
 }
 
@@ -306,10 +327,14 @@ fatbatch_trim (struct fatbatch *fb, uint64_t count, uint64_t offset,
 int
 fatbatch_flush (struct fatbatch *fb)
 {
+  uint64_t moment;
   int r;
 
   stats_add (&fb->stats, STATS_flushes, 1);
+  moment = tree_moment (&fb->tree);
   r = mirror_flush (&fb->mirror);
+  if (r == 0)
+    tree_flushed (&fb->tree, moment);
   return r < 0 ? failed (fb, r) : 0;
 }
 

@@ -72,6 +72,7 @@ struct fatbatch_options {
                                    long; 0: not at all */
   uint32_t mirror_delay_ms;     /* a deferred mirror is written after this */
   uint64_t mirror_batch;        /* bytes: or when this much is deferred */
+  bool serial;                  /* writes take turns (tree.h, rule 8) */
 
   /* Where the intent record is; NULL: beside the image, PATH.fatbatch.
    * Borrowed, until fatbatch_open() returns.  Without one (no_intent)
@@ -233,6 +234,15 @@ extern void fatbatch_describe (struct fatbatch *fb, char *buf, size_t size);
   F (windows_disarmed, "times that a window's record was cleared")      \
   F (recoveries, "FAT windows brought back after a crash")              \
   F (recovered_sectors, "mirror sectors that differed there")           \
+  F (inplace_writes, "writes to clusters in front of files' ends")      \
+  F (ordered_writes, "other writes to clusters")                        \
+  F (structural_writes, "writes to FAT 1 and directories")              \
+  F (ordered_syncs, "syncs of data before metadata that may expose it") \
+  F (truncate_waits, "writes that waited for others to freed clusters") \
+  F (tree_scans, "scans of a volume's FAT 1 and directories")           \
+  F (tree_scan_ns, "ns that they took")                                 \
+  F (tree_directory_clusters, "directories' clusters read")             \
+  F (tree_doubts, "times that changes could not be followed, for a scan") \
   F (io_eio, "reads, writes and syncs of the image that failed: EIO")   \
   F (io_enospc, "that failed: ENOSPC")                                  \
   F (io_other_errors, "that failed with another error")                 \

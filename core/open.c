@@ -93,6 +93,8 @@ engine_new (struct disk *disk, struct file *file, struct intent_store *store,
                  fb->mirror.enabled && options->cache != FATBATCH_UNSAFE
                  ? options->commit_delay_ms * UINT64_C (1000000) : 0);
 
+  tree_init (&fb->tree, disk, &fb->commit, &fb->epoch, &fb->ranges,
+             &fb->stats, !options->serial);
   r = engine_scan_layout (fb);
   if (r == 0)
     r = find_left (fb);
@@ -111,6 +113,7 @@ fatbatch_close (struct fatbatch *fb)
 {
   if (!fb)
     return;
+  tree_release (&fb->tree);
   mirror_settle (&fb->mirror, true);
   mirror_release (&fb->mirror);
   deferred_release (&fb->deferred);
@@ -236,6 +239,17 @@ fatbatch_open (const char *path, const struct fatbatch_options *options,
   return 0;
 }
 
+/* Nobody else changes the layout meanwhile. */
+void
+engine_start_tree (struct fatbatch *fb)
+{
+  SCOPED_LOCK (&fb->scan_lock);
+  if (fb->options.durability == FATBATCH_DURABILITY_BLOCK)
+    return;                     /* request by request, whatever it is of */
+  tree_start (&fb->tree);
+  tree_set_layout (&fb->tree, fb->layout);
+}
+
 int
 fatbatch_set_writable (struct fatbatch *fb, struct fatbatch_error *err)
 {
@@ -262,6 +276,7 @@ fatbatch_set_writable (struct fatbatch *fb, struct fatbatch_error *err)
                       fb->file->path, fatbatch_strerror (-r),
                       fb->store->name);
   atomic_store (&fb->writable, true);
+  engine_start_tree (fb);
   return 0;
 }
 

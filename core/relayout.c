@@ -93,12 +93,14 @@ engine_scan_layout (struct fatbatch *fb)
     layout_free (layout);
     return 0;
   }
+  tree_forget_layout (&fb->tree);
   atomic_store (&fb->layout, r < 0 ? &layout_unknown : layout);
   mirror_set_layout (&fb->mirror, fb->layout);
   if (old) {
     epoch_wait (&fb->epoch);
     layout_free (old);
   }
+  tree_set_layout (&fb->tree, fb->layout);
   return r;
 }
 

@@ -19,7 +19,7 @@
 static const char *const cache_names[] = { CACHE_NAMES, NULL };
 static const char *const durability_names[] = { DURABILITY_NAMES, NULL };
 static const char *const io_names[] = { IO_NAMES, NULL };
-static const char *const lock_names[] = { "off", "on", NULL };
+static const char *const switch_names[] = { "off", "on", NULL };
 
 #define DELAY_MAX 3600          /* seconds */
 #define MIRROR_BATCH_MAX (64 * 1024 * 1024)
@@ -164,14 +164,19 @@ params_set (struct params *params, const char *key, const char *value)
       params->options.io = i;
   }
   else if (strcmp (key, "lock") == 0) {
-    i = parse_choice (key, value, lock_names);
+    i = parse_choice (key, value, switch_names);
     if (i >= 0)
       params->options.lock = i;
+  }
+  else if (strcmp (key, "parallel") == 0) {
+    i = parse_choice (key, value, switch_names);
+    if (i >= 0)
+      params->options.serial = !i;
   }
   else {
     nbdkit_error ("%s=%s: unknown parameter; known are: file, cache, "
                   "durability, commit-delay, mirror-delay, mirror-batch, "
-                  "intent, io, lock (see nbdkit --help with this plugin)",
+                  "intent, parallel, io, lock (see nbdkit --help with this plugin)",
                   key, value);
     return -1;
   }

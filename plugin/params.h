@@ -42,6 +42,8 @@ struct params {
   "                 (default: 0.5).\n"                                  \
   "mirror-batch=<SIZE>\n"                                               \
   "                 How much is put off, at most (default: 1M).\n"      \
+  "parallel=on|off  on: writes in front of a file's end wait for nobody;\n" \
+  "                 off: writes take turns, for comparison (default: on).\n" \
   "intent=<FILENAME>|none\n"                                            \
   "                 Where the intent record is (default: the image's path\n" \
   "                 with .fatbatch at its end); none: no record, and\n"  \

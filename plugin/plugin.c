@@ -149,6 +149,7 @@ plugin_dump_plugin (void)
   printf ("fatbatch_version=%s\n", PACKAGE_VERSION);
   printf ("fatbatch_cache_modes=%s\n", params_cache_names ());
   printf ("fatbatch_durability=%s\n", params_durability_names ());
+  printf ("fatbatch_parallel=on off\n");
   printf ("fatbatch_io=%s\n", params_io_names ());
   printf ("fatbatch_io_uring=%s\n",
           fatbatch_probe_uring () == 0 ? "yes" : "no");
