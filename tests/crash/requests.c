@@ -278,6 +278,8 @@ open_engine (struct workload *wl)
     wl->fb = NULL;
     workload_fail (wl, "engine_new() fails: %s", strerror (-r));
   }
+  else
+    engine_start_tree (wl->fb);
 }
 
 void

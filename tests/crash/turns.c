@@ -11,6 +11,7 @@
 #define START_NS UINT64_C (1000000000)
 #define STEP_NS 1000            /* time goes by so much for who looks at it */
 #define YIELDS_MAX 100000       /* in a row, and then nobody gets anywhere */
+#define YIELDS_POLL 50          /* and then they are all polling */
 #define YIELDS_HELD 100         /* and then who is held may be the reason */
 #define SLEEPS_MAX 1000         /* the same, of all threads at once */
 
@@ -273,10 +274,12 @@ turns_at_operation (int what)
     give_turn_away ();
 }
 
+/* But for those who do nothing but poll: it may be for what we do next. */
 void
 turns_run_others (void)
 {
-  while (others_could_run ())
+  yields = 0;
+  while (others_could_run () && yields < YIELDS_POLL)
     turns_yield ();
 }
 
