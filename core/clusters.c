@@ -46,26 +46,36 @@ clusters_free (struct clusters *c)
 /* -- Questions ----------------------------------------------------------- */
 
 /* The next word's clusters from n to at most `last`, as a mask of their low
- * bits, and the word; all FRESH where nothing is known.
+ * bits, and the word; FRESH are those of which nothing is known, and those that
+ * are no clusters.
  */
 static uint64_t
 load_word (const struct clusters *c, uint32_t n, uint32_t last,
            uint64_t *mask)
 {
+  const uint64_t fresh = LOW_BITS * CLUSTER_FRESH;
   unsigned shift = n % CLUSTERS_IN_WORD;
   uint64_t nr = min_u64 ((uint64_t) last - n + 1, CLUSTERS_IN_WORD - shift);
+  uint32_t base = n - shift;
   const struct clusters_window *w;
+  uint64_t word, none = 0;
 
   *mask = (nr == CLUSTERS_IN_WORD ? LOW_BITS
            : LOW_BITS & ((UINT64_C (1) << 2 * nr) - 1)) << 2 * shift;
-  if (n < 2 || n >= c->end)
-    return LOW_BITS * CLUSTER_FRESH;
+  if (base >= c->end)
+    return fresh;
   w = atomic_load_explicit (&c->window[n / CLUSTERS_WINDOW],
                             memory_order_acquire);
-  return w ? atomic_load_explicit (&w->word[n % CLUSTERS_WINDOW /
-                                            CLUSTERS_IN_WORD],
-                                   memory_order_acquire)
-    : LOW_BITS * CLUSTER_FRESH;
+  if (!w)
+    return fresh;
+  word = atomic_load_explicit (&w->word[n % CLUSTERS_WINDOW /
+                                        CLUSTERS_IN_WORD],
+                               memory_order_acquire);
+  if (base == 0)
+    none |= 0xf;                /* 0 and 1 */
+  if (c->end - base < CLUSTERS_IN_WORD)
+    none |= UINT64_MAX << 2 * (c->end - base);
+  return (word & ~none) | (fresh & none);
 }
 
 /* Low bits of those clusters of a word that are in that state. */

@@ -71,7 +71,7 @@ clusters_get (const struct clusters *c, uint32_t n)
     >> 2 * (n % CLUSTERS_IN_WORD) & 3;
 }
 
-/* Are all of [first, last] in that state?  Is any? */
+/* Are all of [first, last] in that state?  Is any?  As clusters_get() has it. */
 extern bool clusters_all (const struct clusters *c, uint32_t first,
                           uint32_t last, enum cluster_state state);
 extern bool clusters_any (const struct clusters *c, uint32_t first,

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "byteorder.h"
 #include "dirents.h"
@@ -30,12 +31,15 @@
  */
 #define EXTRA_STEPS (1024 * 1024)
 
+#define PAUSE_NS 200000
+
 #define SCAN_PAUSE_NS UINT64_C (1000000000)
 
 struct walk {
   struct tree *t;
   struct tree_volume *v;
   bool scanning;                /* the whole volume */
+  uint64_t requests;            /* so many there have been */
   uint64_t extra_steps;         /* left, if scanning */
 
   uint64_t block;               /* byte of the image; 0: none */
@@ -57,9 +61,28 @@ is_cluster (const struct walk *k, uint32_t n)
 }
 
 static bool
-must_rest (const struct walk *k)
+must_rest (const struct tree *t)
 {
-  return atomic_load (&k->t->stop) || atomic_load (&k->t->paused);
+  return atomic_load (&t->stop) || atomic_load (&t->paused);
+}
+
+/* Or what is being done has become vain. */
+static bool
+must_end (const struct walk *k)
+{
+  return must_rest (k->t) || atomic_load (&k->v->stale);
+}
+
+/* While there are requests a scan leaves them most of the processor. */
+static void
+give_way (struct walk *k)
+{
+  uint64_t requests = stats_get (k->t->stats, STATS_writes) +
+    stats_get (k->t->stats, STATS_reads);
+
+  if (requests != k->requests)
+    nanosleep (&(struct timespec) { .tv_nsec = PAUSE_NS }, NULL);
+  k->requests = requests;
 }
 
 /* -- FAT 1 ---------------------------------------------------------------- */
@@ -92,8 +115,9 @@ entry_now (struct walk *k, uint32_t n)
 
 /* -- Walks ----------------------------------------------------------------- */
 
-/* Write down what was walked; lock is held.  False: a chain has broken since
- * `breaks`, and nothing was written down.
+/* Write down what was walked, as SETTLED or FRESH; lock is held.  False: a chain
+ * has broken since `breaks`, and nothing was written down.  (A cluster may be
+ * FREE still: who has allocated it is on its way to the lock.)
  */
 static bool
 write_down_locked (struct walk *k, uint64_t breaks, enum cluster_state state)
@@ -101,15 +125,15 @@ write_down_locked (struct walk *k, uint64_t breaks, enum cluster_state state)
   struct tree_volume *v = k->v;
   unsigned i;
 
-  if (v->breaks != breaks)
+  if (v->breaks != breaks && !v->stale)
     return false;
-  for (i = 0; i < k->nr; ++i) {
+  for (i = 0; i < k->nr && !v->stale; ++i) {
     enum cluster_state old = clusters_get (v->clusters, k->cluster[i]);
 
     if (k->scanning && (old == CLUSTER_SETTLED || old == CLUSTER_DIRECTORY))
       v->crossed = true;
     if (state == CLUSTER_FRESH ? old == CLUSTER_SETTLED
-        : state == CLUSTER_DIRECTORY || old == CLUSTER_FRESH)
+        : old == CLUSTER_FREE || old == CLUSTER_FRESH)
       clusters_set (v->clusters, k->cluster[i], state);
   }
   k->nr = 0;
@@ -179,8 +203,7 @@ find_file (struct walk *k, uint32_t first, uint64_t breaks)
 static bool
 may_step (struct walk *k, uint32_t n)
 {
-  if (!k->scanning ||
-      clusters_get (k->v->clusters, n) != CLUSTER_SETTLED)
+  if (!k->scanning || clusters_get (k->v->clusters, n) == CLUSTER_FRESH)
     return true;
   if (k->extra_steps == 0)
     return false;
@@ -199,7 +222,7 @@ settle_once (struct walk *k, struct tree_job *job)
   k->block = 0;
   k->nr = 0;
   next = f->n > 0 ? entry (k, f->last) : job->first;
-  while (f->n < job->to && !must_rest (k)) {
+  while (f->n < job->to && !must_end (k)) {
     if (is_cluster (k, next) && (seen = entry (k, next)) != 0 &&
         may_step (k, next)) {
       k->cluster[k->nr++] = next;
@@ -252,13 +275,22 @@ settle (struct walk *k, struct tree_job *job)
   unsigned i;
 
   job->kind = TREE_GROW;
-  for (i = 0; i < TRIES && !must_rest (k); ++i) {
+  job->to = min_u64 (job->to, k->v->bpb.nr_clusters);   /* longer: a loop */
+  for (i = 0; i < TRIES && !must_end (k); ++i) {
     if (settle_once (k, job))
       return;
     forget_file (k, job->first);
   }
-  if (!must_rest (k))
+  if (!must_end (k))
     doubt (k);                  /* later, when it is quieter */
+}
+
+/* Rule 3 is for what is added. */
+static void
+take_back (struct walk *k)
+{
+  SCOPED_LOCK (&k->v->lock);
+  write_down_locked (k, k->v->breaks, CLUSTER_FRESH);
 }
 
 /* Clusters `to` up to `from` of a chain are not in front of an end any more.
@@ -276,16 +308,14 @@ unsettle (struct walk *k, const struct tree_job *job)
   forget_file (k, job->first);
   k->block = 0;
   k->nr = 0;
-  for (n = 0; n < job->from && is_cluster (k, next) && !must_rest (k); ++n) {
+  for (n = 0; n < job->from && is_cluster (k, next) && !must_end (k); ++n) {
     if (n >= job->to)
       k->cluster[k->nr++] = next;
     if (k->nr == CHUNK)
-      write_down (k, breaks_now (k), CLUSTER_FRESH);
+      take_back (k);
     next = entry (k, next);
   }
-  /* Rule 3 is for what is added. */
-  SCOPED_LOCK (&k->v->lock);
-  write_down_locked (k, k->v->breaks, CLUSTER_FRESH);
+  take_back (k);
 }
 
 /* -- Directories ------------------------------------------------------------ */
@@ -319,8 +349,10 @@ mark_directory_once (struct walk *k, uint32_t first)
   size_t begin = k->nr_batch;
 
   k->block = 0;
-  while (!must_rest (k)) {
+  while (!must_end (k)) {
     SCOPED_LOCK (&v->lock);
+    if (v->stale)
+      return true;
     if (v->breaks != breaks) {
       k->nr_batch = begin;
       return false;
@@ -329,7 +361,7 @@ mark_directory_once (struct walk *k, uint32_t first)
                                    that it is a directory */
     if (!is_cluster (k, next)) {
       if (last != 0 && entry_now (k, last) != seen)
-        doubt (k);
+        tree_doubt_locked (k->t, v);
       return true;
     }
     seen = entry (k, next);
@@ -377,7 +409,7 @@ read_directory_cluster (struct walk *k, uint32_t n)
   if (!bytes || disk_read (k->t->disk, bytes, size, v->start +
                            bpb_cluster_offset (&v->bpb, n)) < 0)
     return;
-  for (at = 0; at < size && !must_rest (k); at += DIRENT_SIZE) {
+  for (at = 0; at < size && !must_end (k); at += DIRENT_SIZE) {
     struct dirent d = dirent_parse (bytes + at, v->clusters->end);
 
     if (d.kind != DIRENT_NOTHING)
@@ -393,9 +425,9 @@ read_directories (struct walk *k)
   unsigned tries;
 
   k->batch = malloc (BATCH * sizeof *k->batch);
-  while (k->batch && k->nr_todo > 0 && !must_rest (k)) {
+  while (k->batch && k->nr_todo > 0 && !must_end (k)) {
     k->nr_batch = 0;
-    while (k->nr_todo > 0 && k->nr_batch < BATCH && !must_rest (k)) {
+    while (k->nr_todo > 0 && k->nr_batch < BATCH && !must_end (k)) {
       uint32_t first = k->todo[--k->nr_todo];
 
       for (tries = 0; tries < TRIES; ++tries)
@@ -403,8 +435,10 @@ read_directories (struct walk *k)
           break;
     }
     epoch_wait (k->t->requests);        /* rule 4 */
-    for (i = 0; i < k->nr_batch && !must_rest (k); ++i)
+    for (i = 0; i < k->nr_batch && !must_end (k); ++i) {
       read_directory_cluster (k, k->batch[i]);
+      give_way (k);
+    }
     stats_add (k->t->stats, STATS_tree_directory_clusters, k->nr_batch);
   }
   free (k->batch);
@@ -419,12 +453,13 @@ read_directories (struct walk *k)
  * one again.
  */
 static bool
-take_twice (struct tree_volume *v, uint32_t first)
+take_twice (struct tree_volume *v, uint32_t first, uint32_t *to)
 {
   unsigned i;
 
   for (i = 0; i < v->nr_twice; ++i)
-    if (v->twice[i] == first) {
+    if (v->twice[i].first == first) {
+      *to = v->twice[i].to;
       v->twice[i] = v->twice[--v->nr_twice];
       return true;
     }
@@ -432,12 +467,16 @@ take_twice (struct tree_volume *v, uint32_t first)
 }
 
 static void
-note_twice (struct walk *k, uint32_t first)
+note_twice (struct walk *k, const struct tree_job *job)
 {
-  if (k->v->nr_twice == TREE_TWICE)
+  struct tree_volume *v = k->v;
+
+  if (v->nr_twice == TREE_TWICE) {
     doubt (k);
-  else
-    k->v->twice[k->v->nr_twice++] = first;
+    return;
+  }
+  v->twice[v->nr_twice].first = job->first;
+  v->twice[v->nr_twice++].to = job->to;
 }
 
 static void
@@ -458,7 +497,7 @@ remove_directory (struct walk *k, uint32_t first)
   uint64_t breaks = breaks_now (k);
 
   k->block = 0;
-  while (is_cluster (k, next) && !must_rest (k) &&
+  while (is_cluster (k, next) && !must_end (k) &&
          clusters_get (k->v->clusters, next) == CLUSTER_DIRECTORY &&
          steps++ < k->v->clusters->end) {
     SCOPED_LOCK (&k->v->lock);
@@ -479,7 +518,7 @@ do_job (struct walk *k, struct tree_job *job)
   switch (job->kind) {
   case TREE_ADD:
     if (state == CLUSTER_SETTLED)
-      note_twice (k, job->first);
+      note_twice (k, job);
     settle (k, job);
     break;
   case TREE_GROW:
@@ -490,21 +529,20 @@ do_job (struct walk *k, struct tree_job *job)
     unsettle (k, job);
     break;
   case TREE_REMOVE:
-    if (take_twice (v, job->first))
-      break;
-    drop_incomplete (v, job->first);
+    if (!take_twice (v, job->first, &job->to))
+      drop_incomplete (v, job->first);
     unsettle (k, job);
     break;
   case TREE_ADD_DIRECTORY:
     if (state == CLUSTER_DIRECTORY)
-      note_twice (k, job->first);
+      note_twice (k, job);
     /* fall through */
   case TREE_GROW_DIRECTORY:
     add_todo (k, job->first);
     read_directories (k);
     break;
   case TREE_REMOVE_DIRECTORY:
-    if (take_twice (v, job->first))
+    if (take_twice (v, job->first, &job->to))
       break;
     drop_incomplete (v, job->first);
     remove_directory (k, job->first);
@@ -524,22 +562,46 @@ is_hole (struct tree *t, uint64_t start, uint64_t count)
     extent.hole && extent.length >= count;
 }
 
-/* FREE or not: the entries of a piece of FAT 1.  Requests that have changed it
- * come to the lock after that, or it is seen here.
+static bool
+is_zero (const uint8_t *bytes, size_t count)
+{
+  return bytes[0] == 0 && memcmp (bytes, bytes + 1, count - 1) == 0;
+}
+
+static void
+read_entries (struct walk *k, uint64_t at, size_t count, uint8_t *bytes)
+{
+  uint64_t start = k->v->fat1 + at;
+
+  if (is_hole (k->t, start, count) ||
+      disk_read (k->t->disk, bytes, count, start) < 0)
+    memset (bytes, 0, count);
+}
+
+/* FREE or not: the entries of a piece of FAT 1.  A request that has changed it
+ * either has come to the lock since it was read, and then it is read again, or
+ * will.
  */
 static void
 scan_entries (struct walk *k, uint64_t at, size_t count, uint8_t *bytes)
 {
   struct tree_volume *v = k->v;
-  uint32_t n = at / 4, end;
+  uint32_t n = at / 4, end = min_u64 (n + count / 4, v->clusters->end);
+  uint64_t changes;
   size_t i;
 
+  {
+    SCOPED_LOCK (&v->lock);
+    changes = v->changes;
+  }
+  read_entries (k, at, count, bytes);
   SCOPED_LOCK (&v->lock);
+  if (v->changes != changes)
+    read_entries (k, at, count, bytes);
   clusters_know (v->clusters, n);
-  if (is_hole (k->t, v->fat1 + at, count) ||
-      disk_read (k->t->disk, bytes, count, v->fat1 + at) < 0)
-    memset (bytes, 0, count);
-  end = min_u64 (n + count / 4, v->clusters->end);
+  if (is_zero (bytes, count) && n >= 2 &&
+      clusters_all (v->clusters, n, end - 1, CLUSTER_FREE))
+    return;                     /* most of a FAT */
   for (i = 0; n < end; ++n, i += 4) {
     bool free = (load_le32 (bytes + i) & FAT_ENTRY_MASK) == 0;
 
@@ -554,9 +616,11 @@ scan_fat (struct walk *k)
   CLEANUP_FREE uint8_t *bytes = malloc (FAT_CHUNK);
   uint64_t size = (uint64_t) k->v->clusters->end * 4, at;
 
-  for (at = 0; bytes && at < size && !must_rest (k); at += FAT_CHUNK)
+  for (at = 0; bytes && at < size && !must_end (k); at += FAT_CHUNK) {
     scan_entries (k, at, min_u64 (FAT_CHUNK, bpb_fat_size (&k->v->bpb) - at),
                   bytes);
+    give_way (k);
+  }
 }
 
 static void
@@ -580,8 +644,9 @@ scan_volume (struct walk *k)
 
   SCOPED_LOCK (&v->lock);
   v->scan_at = began + took + max_u64 (SCAN_PAUSE_NS, 10 * took);
-  if (must_rest (k)) {          /* unfinished */
-    v->stale = true;
+  if (must_end (k) && !v->stale) {     /* unfinished */
+    atomic_store (&v->stale, true);
+    clusters_unsettle (v->clusters);
     v->scan_at = 0;
   }
 }
@@ -595,8 +660,7 @@ next_work_locked (struct tree_volume *v, struct tree_job *job)
     v->nr_jobs = v->nr_incomplete = 0;
     if (monotonic_now () < v->scan_at)
       return WORK_LATER;
-    v->stale = false;
-    clusters_unsettle (v->clusters);
+    atomic_store (&v->stale, false);
     return WORK_SCAN;
   }
   if (v->nr_jobs == 0)
@@ -618,7 +682,7 @@ tree_work (struct tree *t, struct tree_volume *v)
     return monotonic_now () + SCAN_PAUSE_NS;
   k->t = t;
   k->v = v;
-  while (!must_rest (k)) {
+  while (!must_rest (t)) {
     {
       SCOPED_LOCK (&v->lock);
       work = next_work_locked (v, &job);
@@ -627,6 +691,7 @@ tree_work (struct tree *t, struct tree_volume *v)
     }
     if (work == WORK_NONE)
       return UINT64_MAX;
+    k->block = 0;
     if (work == WORK_SCAN)
       scan_volume (k);
     else

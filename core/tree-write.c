@@ -157,7 +157,8 @@ read_before (struct tree *t, struct tree_write *w, const struct disk_op *op)
 
   w->start = base + align_down (op->offset - base, unit);
   w->end = base + align_up (op->offset + op->length - base, unit);
-  w->before = malloc (w->end - w->start);
+  w->before = w->end - w->start <= sizeof w->sector ? w->sector
+    : malloc (w->end - w->start);
   if (!w->before)
     return -ENOMEM;
   return disk_read (t->disk, w->before, w->end - w->start, w->start);
@@ -267,6 +268,7 @@ fat_changed_locked (struct tree *t, struct tree_write *w,
   uint32_t n = (w->start - v->fat1) / 4;
   uint64_t at;
 
+  v->changes++;
   for (at = 0; at < w->end - w->start; at += 4, ++n) {
     uint32_t old = load_le32 (w->before + at) & FAT_ENTRY_MASK;
     uint32_t new = load_le32 (after + at) & FAT_ENTRY_MASK;
@@ -381,11 +383,12 @@ static void
 structure_changed (struct tree *t, struct tree_write *w,
                    const struct disk_op *op, int result)
 {
-  CLEANUP_FREE uint8_t *after = NULL;
+  CLEANUP_FREE uint8_t *allocated = NULL;
   size_t size = w->end - w->start;
+  uint8_t sector[sizeof w->sector], *after = NULL;
 
   if (!w->unknown && result == 0)
-    after = malloc (size);
+    after = size <= sizeof sector ? sector : (allocated = malloc (size));
   if (!after) {
     w->wait_for_all = true;
     doubt_volume (t, w->volume);
@@ -421,7 +424,8 @@ tree_after (struct tree *t, struct tree_write *w, const struct disk_op *op,
     pthread_mutex_unlock (&t->turn);
     w->takes_turn = false;
   }
-  free (w->before);
+  if (w->before != w->sector)
+    free (w->before);
   w->before = NULL;
 }
 

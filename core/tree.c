@@ -42,7 +42,7 @@ volume_init (struct tree_volume *v, const struct layout_volume *volume,
   v->fat1 = volume->start + bpb_fat_start (&volume->bpb, 0);
   v->data = volume->start + bpb_data_start (&volume->bpb);
   v->clusters = clusters_new (volume->bpb.nr_clusters + 2, max);
-  v->stale = true;
+  atomic_init (&v->stale, true);
   pthread_mutex_init (&v->order_lock, NULL);
   pthread_mutex_init (&v->lock, NULL);
 }
@@ -118,7 +118,8 @@ tree_doubt_locked (struct tree *t, struct tree_volume *v)
   v->breaks++;
   if (v->stale)
     return;
-  v->stale = true;
+  atomic_store (&v->stale, true);
+  clusters_unsettle (v->clusters);
   stats_add (t->stats, STATS_tree_doubts, 1);
   wake_thread (t);
 }

@@ -18,7 +18,8 @@
  *
  *   full scan: FAT 1, and the directories from the root on
  *        |  ^
- *        |  |  more has changed than can be followed, or in a way that can't
+ *        |  |  more has changed than can be followed, or in a way that can't:
+ *        |  |  all that was SETTLED or a DIRECTORY is FRESH
  *        v  |
  *   following: the writes to FAT 1 and directories say what has changed;
  *              jobs for the thread
@@ -115,7 +116,9 @@ struct tree_volume {
   uint64_t entered;             /* into it last: number of that, of all
                                    volumes' */
   uint64_t breaks;              /* rule 3 */
-  bool stale;                   /* to be scanned */
+  uint64_t changes;             /* of FAT 1, counted */
+  atomic_bool stale;            /* to be scanned; nothing is SETTLED or a
+                                   DIRECTORY until then */
   uint64_t scan_at;             /* ns: not before */
   struct tree_job job[TREE_JOBS];
   unsigned next_job, nr_jobs;
@@ -133,8 +136,9 @@ struct tree_volume {
   uint64_t files_used;
   bool crossed;                 /* chains meet: what one file gives up may be
                                    another's */
-  uint32_t twice[TREE_TWICE];   /* chains that a second entry leads to: one is
-                                   being renamed */
+  struct { uint32_t first, to; } twice[TREE_TWICE]; /* a second entry leads to
+                                   the chain, with that size: it is being
+                                   renamed */
   unsigned nr_twice;
 };
 
@@ -200,13 +204,14 @@ struct tree_write {
   bool fat;                     /* touches FAT 1 */
   bool unknown;                 /* not looked at: scan anew */
   bool takes_turn;              /* holds `turn` */
-  uint8_t *before;              /* the bytes that it replaces; NULL: none
-                                   needed */
+  uint8_t *before;              /* the bytes that it replaces: `sector`, or
+                                   malloc'ed; NULL: none needed */
   uint64_t start, end;          /* where they are: bytes of the image */
 
   bool wait_for_all;            /* rule 7 */
   unsigned nr_runs;
   struct { uint64_t start, end; } run[TREE_RUNS]; /* bytes of the image */
+  uint8_t sector[512];
 };
 
 static inline void
