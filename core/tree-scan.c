@@ -318,6 +318,45 @@ unsettle (struct walk *k, const struct tree_job *job)
   take_back (k);
 }
 
+/* -- Entries ---------------------------------------------------------------- */
+
+/* Rule 9: this entry is there, with that size. */
+static void
+note_entry (struct walk *k, const struct tree_job *job)
+{
+  struct tree_volume *v = k->v;
+  struct tree_entry *e;
+
+  if (job->slot == 0)
+    return;
+  for (e = v->entry; e < v->entry + TREE_ENTRIES; ++e)
+    if (e->slot == job->slot)
+      break;
+  if (e == v->entry + TREE_ENTRIES) {
+    if (job->kind != TREE_ADD && job->kind != TREE_ADD_DIRECTORY)
+      return;                   /* it is older */
+    e = &v->entry[v->next_entry];
+    v->next_entry = (v->next_entry + 1) % TREE_ENTRIES;
+  }
+  *e = (struct tree_entry) { job->slot, job->first, job->to };
+}
+
+/* This entry is gone.  Returns another one that leads to its chain, or NULL. */
+static const struct tree_entry *
+forget_entry (struct walk *k, const struct tree_job *job)
+{
+  struct tree_volume *v = k->v;
+  const struct tree_entry *other = NULL;
+  struct tree_entry *e;
+
+  for (e = v->entry; e < v->entry + TREE_ENTRIES; ++e)
+    if (e->slot == job->slot && e->first == job->first)
+      memset (e, 0, sizeof *e);
+    else if (e->slot != 0 && e->first == job->first)
+      other = e;
+  return other;
+}
+
 /* -- Directories ------------------------------------------------------------ */
 
 static void
@@ -385,13 +424,15 @@ mark_directory_once (struct walk *k, uint32_t first)
 }
 
 static void
-found_entry (struct walk *k, const struct dirent *d)
+found_entry (struct walk *k, const struct dirent *d, uint64_t slot)
 {
   struct tree_job job = {
-    .kind = TREE_GROW, .first = d->first,
-    .to = d->size / k->v->bpb.cluster_size
+    .kind = TREE_ADD, .first = d->first,
+    .to = d->size / k->v->bpb.cluster_size, .slot = slot
   };
 
+  if (!k->scanning)             /* then all are old */
+    note_entry (k, &job);
   if (d->kind == DIRENT_FILE && job.to > 0)
     settle (k, &job);
   else if (d->kind == DIRENT_DIRECTORY &&
@@ -404,16 +445,16 @@ read_directory_cluster (struct walk *k, uint32_t n)
 {
   struct tree_volume *v = k->v;
   size_t size = v->bpb.cluster_size, at;
+  uint64_t start = v->start + bpb_cluster_offset (&v->bpb, n);
   CLEANUP_FREE uint8_t *bytes = malloc (size);
 
-  if (!bytes || disk_read (k->t->disk, bytes, size, v->start +
-                           bpb_cluster_offset (&v->bpb, n)) < 0)
+  if (!bytes || disk_read (k->t->disk, bytes, size, start) < 0)
     return;
   for (at = 0; at < size && !must_end (k); at += DIRENT_SIZE) {
     struct dirent d = dirent_parse (bytes + at, v->clusters->end);
 
     if (d.kind != DIRENT_NOTHING)
-      found_entry (k, &d);
+      found_entry (k, &d, start + at);
   }
 }
 
@@ -449,36 +490,6 @@ read_directories (struct walk *k)
 
 /* -- Jobs ------------------------------------------------------------------- */
 
-/* Does a second entry lead to it?  (It is being renamed.)  Then it has only
- * one again.
- */
-static bool
-take_twice (struct tree_volume *v, uint32_t first, uint32_t *to)
-{
-  unsigned i;
-
-  for (i = 0; i < v->nr_twice; ++i)
-    if (v->twice[i].first == first) {
-      *to = v->twice[i].to;
-      v->twice[i] = v->twice[--v->nr_twice];
-      return true;
-    }
-  return false;
-}
-
-static void
-note_twice (struct walk *k, const struct tree_job *job)
-{
-  struct tree_volume *v = k->v;
-
-  if (v->nr_twice == TREE_TWICE) {
-    doubt (k);
-    return;
-  }
-  v->twice[v->nr_twice].first = job->first;
-  v->twice[v->nr_twice++].to = job->to;
-}
-
 static void
 drop_incomplete (struct tree_volume *v, uint32_t first)
 {
@@ -510,42 +521,43 @@ remove_directory (struct walk *k, uint32_t first)
 }
 
 static void
+remove_entry (struct walk *k, struct tree_job *job)
+{
+  const struct tree_entry *other = forget_entry (k, job);
+
+  if (other)
+    job->to = other->to;        /* maybe with another size */
+  if (!other)
+    drop_incomplete (k->v, job->first);
+  if (job->kind == TREE_REMOVE)
+    unsettle (k, job);
+  else if (!other)
+    remove_directory (k, job->first);
+}
+
+static void
 do_job (struct walk *k, struct tree_job *job)
 {
-  struct tree_volume *v = k->v;
-  enum cluster_state state = clusters_get (v->clusters, job->first);
-
   switch (job->kind) {
   case TREE_ADD:
-    if (state == CLUSTER_SETTLED)
-      note_twice (k, job);
-    settle (k, job);
-    break;
   case TREE_GROW:
+    note_entry (k, job);
     settle (k, job);
     break;
   case TREE_SHRINK:
-    drop_incomplete (v, job->first);
-    unsettle (k, job);
-    break;
-  case TREE_REMOVE:
-    if (!take_twice (v, job->first, &job->to))
-      drop_incomplete (v, job->first);
+    note_entry (k, job);
+    drop_incomplete (k->v, job->first);
     unsettle (k, job);
     break;
   case TREE_ADD_DIRECTORY:
-    if (state == CLUSTER_DIRECTORY)
-      note_twice (k, job);
-    /* fall through */
   case TREE_GROW_DIRECTORY:
+    note_entry (k, job);
     add_todo (k, job->first);
     read_directories (k);
     break;
+  case TREE_REMOVE:
   case TREE_REMOVE_DIRECTORY:
-    if (take_twice (v, job->first, &job->to))
-      break;
-    drop_incomplete (v, job->first);
-    remove_directory (k, job->first);
+    remove_entry (k, job);
     break;
   }
 }
@@ -632,7 +644,7 @@ scan_volume (struct walk *k)
   stats_add (k->t->stats, STATS_tree_scans, 1);
   memset (v->file, 0, sizeof v->file);
   v->crossed = false;
-  v->nr_twice = 0;
+  memset (v->entry, 0, sizeof v->entry);
   k->scanning = true;
   k->extra_steps = EXTRA_STEPS + v->bpb.nr_clusters;
   scan_fat (k);

@@ -288,21 +288,22 @@ whole_clusters (const struct tree_volume *v, const struct dirent *d)
 
 static void
 entry_added_locked (struct tree *t, struct tree_volume *v,
-                    const struct dirent *d)
+                    const struct dirent *d, uint64_t slot)
 {
   if (d->kind == DIRENT_FILE)
     tree_add_job_locked (t, v, (struct tree_job) {
-      .kind = TREE_ADD, .first = d->first, .to = whole_clusters (v, d)
+      .kind = TREE_ADD, .first = d->first, .to = whole_clusters (v, d),
+      .slot = slot
     });
   else if (d->kind == DIRENT_DIRECTORY)
     tree_add_job_locked (t, v, (struct tree_job) {
-      .kind = TREE_ADD_DIRECTORY, .first = d->first
+      .kind = TREE_ADD_DIRECTORY, .first = d->first, .slot = slot
     });
 }
 
 static void
 entry_removed_locked (struct tree *t, struct tree_write *w,
-                      const struct dirent *d)
+                      const struct dirent *d, uint64_t slot)
 {
   struct tree_volume *v = w->volume;
 
@@ -312,13 +313,14 @@ entry_removed_locked (struct tree *t, struct tree_write *w,
   v->breaks++;
   tree_add_job_locked (t, v, (struct tree_job) {
     .kind = d->kind == DIRENT_FILE ? TREE_REMOVE : TREE_REMOVE_DIRECTORY,
-    .first = d->first, .from = whole_clusters (v, d)
+    .first = d->first, .from = whole_clusters (v, d), .slot = slot
   });
 }
 
 static void
 size_changed_locked (struct tree *t, struct tree_write *w,
-                     const struct dirent *old, const struct dirent *new)
+                     const struct dirent *old, const struct dirent *new,
+                     uint64_t slot)
 {
   struct tree_volume *v = w->volume;
   uint32_t from = whole_clusters (v, old), to = whole_clusters (v, new);
@@ -330,7 +332,7 @@ size_changed_locked (struct tree *t, struct tree_write *w,
   v->breaks += to < from;
   tree_add_job_locked (t, v, (struct tree_job) {
     .kind = from < to ? TREE_GROW : TREE_SHRINK, .first = old->first,
-    .from = from, .to = to
+    .from = from, .to = to, .slot = slot
   });
 }
 
@@ -342,22 +344,22 @@ same_chain (const struct dirent *a, const struct dirent *b)
 
 /* One slot; a chain that moves from one slot to another is added first. */
 static void
-slot_changed_locked (struct tree *t, struct tree_write *w,
-                     const uint8_t *before, const uint8_t *after,
-                     bool removals)
+slot_changed_locked (struct tree *t, struct tree_write *w, uint64_t at,
+                     const uint8_t *after, bool removals)
 {
   struct tree_volume *v = w->volume;
-  struct dirent old = dirent_parse (before, v->clusters->end);
-  struct dirent new = dirent_parse (after, v->clusters->end);
+  struct dirent old = dirent_parse (w->before + at, v->clusters->end);
+  struct dirent new = dirent_parse (after + at, v->clusters->end);
+  uint64_t slot = w->start + at;
 
   if (!same_chain (&old, &new)) {
     if (removals)
-      entry_removed_locked (t, w, &old);
+      entry_removed_locked (t, w, &old, slot);
     else
-      entry_added_locked (t, v, &new);
+      entry_added_locked (t, v, &new, slot);
   }
   else if (!removals && old.kind == DIRENT_FILE)
-    size_changed_locked (t, w, &old, &new);
+    size_changed_locked (t, w, &old, &new, slot);
 }
 
 /* Only slots in directories' clusters count. */
@@ -374,7 +376,7 @@ directory_changed_locked (struct tree *t, struct tree_write *w,
       if (memcmp (w->before + at, after + at, DIRENT_SIZE) != 0 &&
           clusters_get (v->clusters, cluster_at (v, w->start + at)) ==
           CLUSTER_DIRECTORY)
-        slot_changed_locked (t, w, w->before + at, after + at, removals);
+        slot_changed_locked (t, w, at, after, removals);
 }
 
 /* -- After ------------------------------------------------------------------- */

@@ -49,6 +49,9 @@
  *    file smaller, or takes it away, waits for all that are being applied.
  * 8. With parallel=off writes take turns: each holds `turn` while it is applied,
  *    and structural ones until they are durable.
+ * 9. Who renames a file writes the new entry and takes the old one away, in any
+ *    order.  So the last entries that have come are remembered: when one goes,
+ *    and another leads to the same chain, the chain goes on.
  *
  * Locks, after the request's range: turn, then whatever is needed to apply the
  * write; order_lock; lock (the structure lock), a leaf.
@@ -76,7 +79,7 @@
 #define TREE_JOBS 1024
 #define TREE_FILES 64           /* whose chains' ends are remembered */
 #define TREE_INCOMPLETE 64      /* rule 5 */
-#define TREE_TWICE 16
+#define TREE_ENTRIES 256        /* rule 9 */
 #define TREE_WRITE_MAX (64 * 1024) /* metadata longer than that is not looked
                                       at, but scanned anew */
 #define TREE_RUNS 128           /* of freed clusters, in one write */
@@ -99,6 +102,7 @@ struct tree_job {
                                    part of it that is new */
   uint32_t from, to;            /* whole clusters in front of the file's end,
                                    before (SHRINK, REMOVE) and now */
+  uint64_t slot;                /* of the entry: byte of the image; 0: none */
 };
 
 struct tree_volume {
@@ -136,10 +140,11 @@ struct tree_volume {
   uint64_t files_used;
   bool crossed;                 /* chains meet: what one file gives up may be
                                    another's */
-  struct { uint32_t first, to; } twice[TREE_TWICE]; /* a second entry leads to
-                                   the chain, with that size: it is being
-                                   renamed */
-  unsigned nr_twice;
+  struct tree_entry {           /* rule 9 */
+    uint64_t slot;
+    uint32_t first, to;
+  } entry[TREE_ENTRIES];
+  unsigned next_entry;
 };
 
 /* The volumes of one layout.  Whoever is in the epoch may look at it. */
