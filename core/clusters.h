@@ -18,7 +18,8 @@
  * 4. Once it is there a window stays until clusters_free().
  *
  * Lock: clusters_get() and clusters_all() take none, and see each change as a
- * whole.  Changes are made by one thread at a time (the structure lock, tree.h).
+ * whole.  Changes are made by one thread at a time (the structure lock,
+ * tree.h).
  */
 
 #ifndef FATBATCH_CLUSTERS_H
@@ -71,7 +72,7 @@ clusters_get (const struct clusters *c, uint32_t n)
     >> 2 * (n % CLUSTERS_IN_WORD) & 3;
 }
 
-/* Are all of [first, last] in that state?  Is any?  As clusters_get() has it. */
+/* Are all of [first, last] in that state, as clusters_get() has it?  Is any? */
 extern bool clusters_all (const struct clusters *c, uint32_t first,
                           uint32_t last, enum cluster_state state);
 extern bool clusters_any (const struct clusters *c, uint32_t first,

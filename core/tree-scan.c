@@ -29,7 +29,7 @@
 
 #define PAUSE_NS 200000
 
-#define SCAN_PAUSE_NS UINT64_C (1000000000)
+#define SCAN_PAUSE_NS UINT64_C (100000000)
 
 /* While there are requests a scan leaves them most of the processor. */
 static void
@@ -43,7 +43,7 @@ give_way (struct walk *k)
   k->requests = requests;
 }
 
-/* -- Entries ---------------------------------------------------------------- */
+/* -- Entries -------------------------------------------------------------- */
 
 /* Rule 9: this entry is there, with that size. */
 static void
@@ -82,7 +82,7 @@ forget_entry (struct walk *k, const struct tree_job *job)
   return other;
 }
 
-/* -- Directories ------------------------------------------------------------ */
+/* -- Directories ---------------------------------------------------------- */
 
 static void
 add_todo (struct walk *k, uint32_t first)
@@ -213,7 +213,7 @@ read_directories (struct walk *k)
   k->nr_todo = k->todo_size = 0;
 }
 
-/* -- Jobs ------------------------------------------------------------------- */
+/* -- Jobs ----------------------------------------------------------------- */
 
 static void
 drop_incomplete (struct tree_volume *v, uint32_t first)
@@ -290,7 +290,7 @@ do_job (struct walk *k, struct tree_job *job)
   }
 }
 
-/* -- Scans ------------------------------------------------------------------ */
+/* -- Scans ---------------------------------------------------------------- */
 
 static bool
 is_hole (struct tree *t, uint64_t start, uint64_t count)

@@ -38,11 +38,11 @@ walk_entry_now (struct walk *k, uint32_t n)
   return walk_entry (k, n);
 }
 
-/* -- Walks ----------------------------------------------------------------- */
+/* -- Walks ---------------------------------------------------------------- */
 
-/* Write down what was walked, as SETTLED or FRESH; lock is held.  False: a chain
- * has broken since `breaks`, and nothing was written down.  (A cluster may be
- * FREE still: who has allocated it is on its way to the lock.)
+/* Write down what was walked, as SETTLED or FRESH; lock is held.  False: a
+ * chain has broken since `breaks`, and nothing was written down.  (A cluster
+ * may be FREE still: who has allocated it is on its way to the lock.)
  */
 static bool
 write_down_locked (struct walk *k, uint64_t breaks, enum cluster_state state)
@@ -227,7 +227,8 @@ walk_unsettle (struct walk *k, const struct tree_job *job)
   forget_file (k, job->first);
   k->block = 0;
   k->nr = 0;
-  for (n = 0; n < job->from && walk_is_cluster (k, next) && !walk_must_end (k); ++n) {
+  for (n = 0; n < job->from && walk_is_cluster (k, next) &&
+         !walk_must_end (k); ++n) {
     if (n >= job->to)
       k->cluster[k->nr++] = next;
     if (k->nr == WALK_CHUNK)

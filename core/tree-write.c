@@ -14,7 +14,7 @@
 #include "tree.h"
 #include "util.h"
 
-/* -- What a write touches ------------------------------------------------ */
+/* -- What a write touches ------------------------------------------------- */
 
 static uint32_t
 cluster_at (const struct tree_volume *v, uint64_t pos)
@@ -146,7 +146,7 @@ tree_flushed (struct tree *t, uint64_t moment)
   epoch_leave (token);
 }
 
-/* -- Before ---------------------------------------------------------------- */
+/* -- Before --------------------------------------------------------------- */
 
 /* Whole slots or entries: the bytes that are about to be replaced. */
 static int
@@ -193,7 +193,7 @@ tree_before (struct tree *t, struct tree_write *w, const struct disk_op *op,
   return 0;
 }
 
-/* -- After: FAT 1 ---------------------------------------------------------- */
+/* -- After: FAT 1 --------------------------------------------------------- */
 
 static bool
 is_cluster (const struct tree_volume *v, uint32_t n)
@@ -278,7 +278,7 @@ fat_changed_locked (struct tree *t, struct tree_write *w,
   }
 }
 
-/* -- After: directories ------------------------------------------------------ */
+/* -- After: directories --------------------------------------------------- */
 
 static uint32_t
 whole_clusters (const struct tree_volume *v, const struct dirent *d)
@@ -379,7 +379,7 @@ directory_changed_locked (struct tree *t, struct tree_write *w,
         slot_changed_locked (t, w, at, after, removals);
 }
 
-/* -- After ------------------------------------------------------------------- */
+/* -- After ---------------------------------------------------------------- */
 
 static void
 structure_changed (struct tree *t, struct tree_write *w,

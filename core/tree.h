@@ -6,8 +6,8 @@
  *
  * A write to a volume's clusters is
  *
- *   in place     all of its clusters are SETTLED (clusters.h).  It takes no lock
- *                but its range.
+ *   in place     all of its clusters are SETTLED (clusters.h).  It takes no
+ *                lock but its range.
  *   structural   it touches a DIRECTORY
  *   ordered      anything else: when it has been applied, and unless it is
  *                durable then, its range enters the ordered set
@@ -47,8 +47,8 @@
  * 7. A write to FAT 1 that frees clusters is acknowledged when the writes to
  *    them that were being applied have ended.  One to a directory that makes a
  *    file smaller, or takes it away, waits for all that are being applied.
- * 8. With parallel=off writes take turns: each holds `turn` while it is applied,
- *    and structural ones until they are durable.
+ * 8. With parallel=off writes take turns: each holds `turn` while it is
+ *    applied, and structural ones until they are durable.
  * 9. Who renames a file writes the new entry and takes the old one away, in any
  *    order.  So the last entries that have come are remembered: when one goes,
  *    and another leads to the same chain, the chain goes on.
@@ -225,8 +225,8 @@ tree_write_init (struct tree_write *w)
   memset (w, 0, offsetof (struct tree_write, run));
 }
 
-/* It touches this region.  The caller is in the epoch, and layout is what it has
- * found there.
+/* It touches this region.  The caller is in the epoch, and layout is what it
+ * has found there.
  */
 extern void tree_add (struct tree *t, struct tree_write *w,
                       const struct disk_op *op, const struct layout *layout,

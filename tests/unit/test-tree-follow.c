@@ -143,6 +143,25 @@ shuffle (struct run *run)
 
 /* -- To the engine ---------------------------------------------------------- */
 
+static void
+say (const struct run *run, const struct write *w)
+{
+  static const char *const names[] = { "write", "zero", "trim" };
+  const struct image *img = &run->image;
+  const char *fua = w->flags & FATBATCH_FUA ? " fua" : "";
+
+  if (w->offset < img->data)
+    printf ("    %s%s FAT %" PRIu64 ", from entry %" PRIu64 " on, %" PRIu64
+            " bytes\n", names[w->kind], fua,
+            (w->offset - img->fat1) / img->fat_size + 1,
+            (w->offset - img->fat1) % img->fat_size / 4, w->length);
+  else
+    printf ("    %s%s cluster %" PRIu64 ", from byte %" PRIu64 " on, %" PRIu64
+            " bytes\n", names[w->kind], fua,
+            (w->offset - img->data) / img->cluster_size + 2,
+            (w->offset - img->data) % img->cluster_size, w->length);
+}
+
 /* All that overlap write the same bytes, so that any order is as good. */
 static void
 do_write (struct run *run, const struct write *w)
@@ -150,6 +169,8 @@ do_write (struct run *run, const struct write *w)
   const uint8_t *bytes = run->guest.cache.bytes + w->offset;
   struct fatbatch *fb = run->rig.fb;
 
+  if (run->guest.chatty)
+    say (run, w);
   switch (w->kind) {
   case PLAIN_WRITE:
     CHECK_EQ (fatbatch_write (fb, bytes, w->length, w->offset, w->flags), 0);
@@ -223,8 +244,9 @@ check_freed (struct run *run)
     if ((image_get (&run->image, n) & END_MARK) == 0 &&
         clusters_get (set->volume[0].clusters, n) >= CLUSTER_SETTLED) {
       fprintf (stderr, "seed %u: cluster %" PRIu32 " has been freed, and is in "
-               "state %d\n", run->seed, n,
-               clusters_get (set->volume[0].clusters, n));
+               "state %d%s\n", run->seed, n,
+               clusters_get (set->volume[0].clusters, n),
+               set->volume[0].stale ? " (stale)" : "");
       exit (EXIT_FAILURE);
     }
 }
