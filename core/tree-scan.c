@@ -101,47 +101,45 @@ add_todo (struct walk *k, uint32_t first)
 }
 
 /* The chain from `first` on is a directory's: -> DIRECTORY, and into the batch.
- * False: it has broken.
+ * False: it has broken; then again from the beginning.
  */
 static bool
-mark_directory_once (struct walk *k, uint32_t first)
+mark_directory_once (struct walk *k, uint32_t first, bool again)
 {
   struct tree_volume *v = k->v;
-  struct tree_job job = { .kind = TREE_GROW_DIRECTORY, .first = first };
+  struct tree_job job = { .kind = TREE_GROW_DIRECTORY };
   uint64_t breaks = walk_breaks (k);
-  uint32_t next = first, last = 0, seen = 0;
-  size_t begin = k->nr_batch;
+  uint32_t next = first, last = 0, seen = 0, steps;
 
-  k->block = 0;
-  while (!walk_must_end (k)) {
+  for (steps = 0; steps < v->clusters->end && !walk_must_end (k); ++steps) {
+    bool known;
+
     SCOPED_LOCK (&v->lock);
-    if (v->stale)
-      return true;
-    if (v->breaks != breaks) {
-      k->nr_batch = begin;
-      return false;
-    }
-    k->block = 0;               /* as it is now: who adds to it later sees
-                                   that it is a directory */
+    if (v->breaks != breaks)
+      return v->stale;
     if (!walk_is_cluster (k, next)) {
       if (last != 0 && walk_entry_now (k, last) != seen)
         tree_doubt_locked (k->t, v);
       return true;
     }
-    seen = walk_entry (k, next);
+    /* As it is now: who adds to it later sees that it is a directory. */
+    seen = walk_entry_now (k, next);
     if (seen == 0) {
       job.first = next;
       walk_note_incomplete_locked (k, &job, next, 0);
       return true;
     }
-    if (clusters_get (v->clusters, next) == CLUSTER_DIRECTORY)
+    known = clusters_get (v->clusters, next) == CLUSTER_DIRECTORY;
+    if (known && !again)
       return true;
-    if (k->nr_batch == BATCH) {
+    if (!known && k->nr_batch == BATCH) {
       add_todo (k, next);
       return true;
     }
-    clusters_set (v->clusters, next, CLUSTER_DIRECTORY);
-    k->batch[k->nr_batch++] = next;
+    if (!known) {
+      clusters_set (v->clusters, next, CLUSTER_DIRECTORY);
+      k->batch[k->nr_batch++] = next;
+    }
     last = next;
     next = seen;
   }
@@ -197,7 +195,7 @@ read_directories (struct walk *k)
       uint32_t first = k->todo[--k->nr_todo];
 
       for (tries = 0; tries < WALK_TRIES; ++tries)
-        if (mark_directory_once (k, first))
+        if (mark_directory_once (k, first, tries > 0))
           break;
     }
     epoch_wait (k->t->requests);        /* rule 4 */
@@ -286,6 +284,9 @@ do_job (struct walk *k, struct tree_job *job)
   case TREE_REMOVE:
   case TREE_REMOVE_DIRECTORY:
     remove_entry (k, job);
+    break;
+  case TREE_CUT:
+    walk_unsettle (k, job);
     break;
   }
 }

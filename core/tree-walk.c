@@ -55,7 +55,8 @@ write_down_locked (struct walk *k, uint64_t breaks, enum cluster_state state)
   for (i = 0; i < k->nr && !v->stale; ++i) {
     enum cluster_state old = clusters_get (v->clusters, k->cluster[i]);
 
-    if (k->scanning && (old == CLUSTER_SETTLED || old == CLUSTER_DIRECTORY))
+    if (k->scanning && !k->again &&
+        (old == CLUSTER_SETTLED || old == CLUSTER_DIRECTORY))
       v->crossed = true;
     if (state == CLUSTER_FRESH ? old == CLUSTER_SETTLED
         : old == CLUSTER_FREE || old == CLUSTER_FRESH)
@@ -199,6 +200,7 @@ walk_settle (struct walk *k, struct tree_job *job)
   job->kind = TREE_GROW;
   job->to = min_u64 (job->to, k->v->bpb.nr_clusters);   /* longer: a loop */
   for (i = 0; i < WALK_TRIES && !walk_must_end (k); ++i) {
+    k->again = i > 0;
     if (settle_once (k, job))
       return;
     forget_file (k, job->first);

@@ -15,6 +15,7 @@ struct walk {
   struct tree *t;
   struct tree_volume *v;
   bool scanning;                /* the whole volume */
+  bool again;                   /* this walk was begun before, and broke */
   uint64_t requests;            /* so many there have been */
   uint64_t extra_steps;         /* left, if scanning */
 

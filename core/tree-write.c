@@ -108,7 +108,7 @@ sync_ordered (struct tree *t, struct tree_volume *v)
     v->ordered.all = false;
   }
   if (ranges.nr == 0 && !ranges.all)
-    return 0;
+    return commit_has_failed (t->commit) ? -EIO : 0;
   stats_add (t->stats, STATS_ordered_syncs, 1);
   r = ranges.all ? commit_all (t->commit)
     : commit_many (t->commit, ranges.range, ranges.nr);
@@ -253,8 +253,12 @@ entry_changed_locked (struct tree *t, struct tree_write *w, uint32_t n,
         .kind = TREE_GROW_DIRECTORY, .first = new
       });
   }
-  else if (new >= FAT_ENTRY_END)
-    v->breaks++;                /* truncated: what followed is freed */
+  else if (new >= FAT_ENTRY_END) {
+    v->breaks++;                /* what followed will be freed, too */
+    tree_add_job_locked (t, v, (struct tree_job) {
+      .kind = TREE_CUT, .first = old, .from = v->bpb.nr_clusters
+    });
+  }
   else
     tree_doubt_locked (t, v);
   resume_incomplete_locked (t, v, n);

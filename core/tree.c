@@ -35,7 +35,7 @@ set_free (struct tree_set *set)
 
 static void
 volume_init (struct tree_volume *v, const struct layout_volume *volume,
-             unsigned max)
+             unsigned max, bool ordered)
 {
   v->start = volume->start;
   v->bpb = volume->bpb;
@@ -43,12 +43,14 @@ volume_init (struct tree_volume *v, const struct layout_volume *volume,
   v->data = volume->start + bpb_data_start (&volume->bpb);
   v->clusters = clusters_new (volume->bpb.nr_clusters + 2, max);
   atomic_init (&v->stale, true);
+  v->ordered.all = ordered;
+  atomic_init (&v->has_ordered, ordered);
   pthread_mutex_init (&v->order_lock, NULL);
   pthread_mutex_init (&v->lock, NULL);
 }
 
 static struct tree_set *
-set_new (const struct layout *layout)
+set_new (const struct layout *layout, bool ordered)
 {
   struct tree_set *set = calloc (1, sizeof *set);
   size_t i, nr = layout->nr_volumes;
@@ -63,7 +65,7 @@ set_new (const struct layout *layout)
   }
   for (set->nr = i = 0; i < nr; ++i, ++set->nr)
     volume_init (&set->volume[i], &layout->volumes[i],
-                 max_u64 (TREE_WINDOWS_MAX / nr, 1));
+                 max_u64 (TREE_WINDOWS_MAX / nr, 1), ordered);
   for (i = 0; i < nr; ++i)
     if (!set->volume[i].clusters) {
       set_free (set);
@@ -76,6 +78,7 @@ void
 tree_forget_layout (struct tree *t)
 {
   struct tree_set *old;
+  size_t i;
 
   {
     SCOPED_LOCK (&t->lock);
@@ -85,8 +88,12 @@ tree_forget_layout (struct tree *t)
       pthread_cond_wait (&t->idle_cond, &t->lock);
     old = atomic_exchange (&t->set, NULL);
   }
-  if (old)
-    epoch_wait (t->requests);
+  if (!old)
+    return;
+  epoch_wait (t->requests);
+  t->ordered = false;
+  for (i = 0; i < old->nr; ++i)
+    t->ordered |= atomic_load (&old->volume[i].has_ordered);
   set_free (old);
 }
 
@@ -96,7 +103,7 @@ tree_set_layout (struct tree *t, const struct layout *layout)
 {
   SCOPED_LOCK (&t->lock);
   if (t->started && layout->nr_volumes > 0)
-    atomic_store (&t->set, set_new (layout));
+    atomic_store (&t->set, set_new (layout, t->ordered));
   atomic_store (&t->paused, false);
   t->wanted = true;
   pthread_cond_broadcast (&t->wake);

@@ -91,6 +91,7 @@ enum tree_job_kind {
   TREE_GROW,                    /* its size in there, or its chain, has grown */
   TREE_SHRINK,                  /* its size has become smaller */
   TREE_REMOVE,                  /* the entry has gone */
+  TREE_CUT,                     /* no chain leads to `first` any more */
   TREE_ADD_DIRECTORY,
   TREE_GROW_DIRECTORY,
   TREE_REMOVE_DIRECTORY,
@@ -161,6 +162,8 @@ struct tree {
   struct rangelock *ranges;
   struct stats *stats;
   bool parallel;
+  bool ordered;                 /* volumes of the last layout had ordered
+                                   sets: nobody knows where that is now */
   pthread_mutex_t turn;         /* rule 8 */
 
   struct tree_set *_Atomic set; /* NULL: nothing is known */
