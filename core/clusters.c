@@ -87,30 +87,34 @@ in_state (uint64_t word, enum cluster_state state)
   return ~(differ | differ >> 1) & LOW_BITS;
 }
 
+/* Is any of [first, last] in that state; or not in it, if `other`? */
+static bool
+finds (const struct clusters *c, uint32_t first, uint32_t last,
+       enum cluster_state state, bool other)
+{
+  uint64_t mask, found, n;
+
+  for (n = first; n <= last;
+       n = align_down (n, CLUSTERS_IN_WORD) + CLUSTERS_IN_WORD) {
+    found = in_state (load_word (c, n, last, &mask), state);
+    if ((other ? ~found : found) & mask)
+      return true;
+  }
+  return false;
+}
+
 bool
 clusters_all (const struct clusters *c, uint32_t first, uint32_t last,
               enum cluster_state state)
 {
-  uint64_t mask, n;
-
-  for (n = first; n <= last;
-       n = align_down (n, CLUSTERS_IN_WORD) + CLUSTERS_IN_WORD)
-    if (~in_state (load_word (c, n, last, &mask), state) & mask)
-      return false;
-  return true;
+  return !finds (c, first, last, state, true);
 }
 
 bool
 clusters_any (const struct clusters *c, uint32_t first, uint32_t last,
               enum cluster_state state)
 {
-  uint64_t mask, n;
-
-  for (n = first; n <= last;
-       n = align_down (n, CLUSTERS_IN_WORD) + CLUSTERS_IN_WORD)
-    if (in_state (load_word (c, n, last, &mask), state) & mask)
-      return true;
-  return false;
+  return finds (c, first, last, state, false);
 }
 
 /* -- Changes ------------------------------------------------------------- */

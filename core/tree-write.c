@@ -184,12 +184,8 @@ tree_before (struct tree *t, struct tree_write *w, const struct disk_op *op,
     if (r < 0)
       return r;
   }
-  if (!structural)
-    return 0;
-  if (!w->unknown && read_before (t, w, op) < 0)
+  if (structural && !w->unknown && read_before (t, w, op) < 0)
     w->unknown = true;
-  SCOPED_LOCK (&w->volume->lock);
-  w->volume->breaks++;          /* until it is known that nothing breaks */
   return 0;
 }
 
