@@ -78,7 +78,6 @@ void
 tree_forget_layout (struct tree *t)
 {
   struct tree_set *old;
-  size_t i;
 
   {
     SCOPED_LOCK (&t->lock);
@@ -87,13 +86,10 @@ tree_forget_layout (struct tree *t)
     while (t->busy)
       pthread_cond_wait (&t->idle_cond, &t->lock);
     old = atomic_exchange (&t->set, NULL);
+    t->ordered = t->started;
   }
-  if (!old)
-    return;
-  epoch_wait (t->requests);
-  t->ordered = false;
-  for (i = 0; i < old->nr; ++i)
-    t->ordered |= atomic_load (&old->volume[i].has_ordered);
+  if (old)
+    epoch_wait (t->requests);
   set_free (old);
 }
 

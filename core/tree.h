@@ -162,8 +162,8 @@ struct tree {
   struct rangelock *ranges;
   struct stats *stats;
   bool parallel;
-  bool ordered;                 /* volumes of the last layout had ordered
-                                   sets: nobody knows where that is now */
+  bool ordered;                 /* the layout has changed: what was written
+                                   before is ordered, wherever it is now */
   pthread_mutex_t turn;         /* rule 8 */
 
   struct tree_set *_Atomic set; /* NULL: nothing is known */

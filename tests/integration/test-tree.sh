@@ -91,7 +91,7 @@ found_out durability=block -- \
 # A file that grows is followed, and nothing has to be looked for again.
 if [ -x "$fatbatch" ]; then
   rm -f "$img"
-  truncate -s 256M "$img"
+  truncate -s 1G "$img"
   serve "$img"
   "$fatbatch" bench append "$uri" --size=16M --bs=64K --cluster=4K \
     --durable=fua --quiet >"$tmpdir/bench.out" ||
