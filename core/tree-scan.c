@@ -197,6 +197,8 @@ read_directories (struct walk *k)
       for (tries = 0; tries < WALK_TRIES; ++tries)
         if (mark_directory_once (k, first, tries > 0))
           break;
+      if (tries == WALK_TRIES)
+        walk_doubt (k);
     }
     epoch_wait (k->t->requests);        /* rule 4 */
     for (i = 0; i < k->nr_batch && !walk_must_end (k); ++i) {
@@ -263,6 +265,8 @@ remove_entry (struct walk *k, struct tree_job *job)
 static void
 do_job (struct walk *k, struct tree_job *job)
 {
+  bool takes = tree_job_takes (job);
+
   switch (job->kind) {
   case TREE_ADD:
   case TREE_GROW:
@@ -289,6 +293,8 @@ do_job (struct walk *k, struct tree_job *job)
     walk_unsettle (k, job);
     break;
   }
+  if (takes)
+    atomic_fetch_sub (&k->v->taking, 1);
 }
 
 /* -- Scans ---------------------------------------------------------------- */
@@ -399,6 +405,7 @@ next_work_locked (struct tree_volume *v, struct tree_job *job)
 {
   if (v->stale) {
     v->nr_jobs = v->nr_incomplete = 0;
+    atomic_store (&v->taking, 0);
     if (monotonic_now () < v->scan_at)
       return WORK_LATER;
     atomic_store (&v->stale, false);

@@ -185,8 +185,8 @@ forget_file (struct walk *k, uint32_t first)
       memset (f, 0, sizeof *f);
 }
 
-static void
-doubt (struct walk *k)
+void
+walk_doubt (struct walk *k)
 {
   SCOPED_LOCK (&k->v->lock);
   tree_doubt_locked (k->t, k->v);
@@ -206,7 +206,7 @@ walk_settle (struct walk *k, struct tree_job *job)
     forget_file (k, job->first);
   }
   if (!walk_must_end (k))
-    doubt (k);                  /* later, when it is quieter */
+    walk_doubt (k);                  /* later, when it is quieter */
 }
 
 /* Rule 3 is for what is added. */
@@ -223,7 +223,7 @@ walk_unsettle (struct walk *k, const struct tree_job *job)
   uint32_t next = job->first, n;
 
   if (k->v->crossed) {
-    doubt (k);
+    walk_doubt (k);
     return;
   }
   forget_file (k, job->first);

@@ -56,6 +56,9 @@ walk_must_end (const struct walk *k)
 extern uint32_t walk_entry (struct walk *k, uint32_t n);
 extern uint32_t walk_entry_now (struct walk *k, uint32_t n);
 
+/* Something could not be followed, now: scan later. */
+extern void walk_doubt (struct walk *k);
+
 /* Rule 3. */
 extern uint64_t walk_breaks (struct walk *k);
 

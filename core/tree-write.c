@@ -30,7 +30,8 @@ add_clusters (struct tree_write *w, const struct region *region)
   uint32_t last = cluster_at (v, region->end - 1);
 
   w->clusters = true;
-  w->in_place = clusters_all (v->clusters, first, last, CLUSTER_SETTLED);
+  w->in_place = atomic_load (&v->taking) == 0 &&
+    clusters_all (v->clusters, first, last, CLUSTER_SETTLED);
   w->directory = !w->in_place &&
     clusters_any (v->clusters, first, last, CLUSTER_DIRECTORY);
 }

@@ -137,6 +137,8 @@ tree_add_job_locked (struct tree *t, struct tree_volume *v,
     tree_doubt_locked (t, v);
     return;
   }
+  if (tree_job_takes (&job))
+    atomic_fetch_add (&v->taking, 1);
   v->job[(v->next_job + v->nr_jobs++) % TREE_JOBS] = job;
   wake_thread (t);
 }

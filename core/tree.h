@@ -28,8 +28,10 @@
  *
  * 1. All of this is advice (D7).  Whatever is on the image, it takes bounded
  *    memory, and the thread's time is bounded for each scan and between scans.
- * 2. Only the thread makes a cluster SETTLED or DIRECTORY.  Requests only take
- *    that away, at once: a FAT entry that becomes 0 makes its cluster FREE.
+ * 2. Only the thread makes a cluster SETTLED or DIRECTORY.  Requests take that
+ *    away, at once: a FAT entry that becomes 0 makes its cluster FREE; and where
+ *    it takes a walk to find out which clusters lie behind an end now, nothing
+ *    counts as SETTLED until the thread has done that.
  * 3. What the thread has read may be old when it comes to write it down.  So
  *    requests count what invalidates a walk along a chain (`breaks`: an entry
  *    that was not 0 and no end mark changes, an entry in a directory goes or
@@ -120,6 +122,8 @@ struct tree_volume {
   struct commit_ranges ordered;
   uint64_t entered;             /* into it last: number of that, of all
                                    volumes' */
+  atomic_uint taking;           /* jobs that take SETTLED away; while there is
+                                   one no write is in place */
   uint64_t breaks;              /* rule 3 */
   uint64_t changes;             /* of FAT 1, counted */
   atomic_bool stale;            /* to be scanned; nothing is SETTLED or a
@@ -257,6 +261,13 @@ extern void tree_flushed (struct tree *t, uint64_t moment);
 /* lock is held: */
 extern void tree_add_job_locked (struct tree *t, struct tree_volume *v,
                                  struct tree_job job);
+/* Does it take SETTLED away? */
+static inline bool
+tree_job_takes (const struct tree_job *job)
+{
+  return job->kind == TREE_SHRINK || job->kind == TREE_REMOVE ||
+    job->kind == TREE_CUT;
+}
 /* Scan the volume anew. */
 extern void tree_doubt_locked (struct tree *t, struct tree_volume *v);
 
