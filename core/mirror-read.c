@@ -147,6 +147,24 @@ starts_inside (uint64_t start, uint64_t length, uint64_t pos, uint64_t *next)
   return true;
 }
 
+bool
+mirror_peek (struct mirror *m, void *buf, uint64_t start, uint64_t end)
+{
+  const struct mirror_window *w;
+  unsigned i;
+
+  SCOPED_LOCK (&m->lock);
+  i = mirror_find_locked (m, start);
+  if (i == m->nr_windows)
+    return false;
+  w = m->window[i];
+  if (start < w->fat->start || end > mirror_window_end (w) ||
+      w->fat->unreadable)
+    return false;
+  memcpy (buf, w->fat->bytes + (start - w->fat->start), end - start);
+  return true;
+}
+
 uint64_t
 mirror_hides (struct mirror *m, uint64_t offset, uint64_t end, bool *hides)
 {

@@ -242,6 +242,12 @@ extern int mirror_flush (struct mirror *m);
 extern int mirror_read (struct mirror *m, void *buf, size_t count,
                         uint64_t offset);
 
+/* Copy bytes of FAT 1, [start, end) of the image, if they are in memory.  The
+ * caller holds their range.
+ */
+extern bool mirror_peek (struct mirror *m, void *buf, uint64_t start,
+                         uint64_t end);
+
 /* May the image's allocation of this byte not be what a reader sees?  Returns
  * where the answer may change next, at most `end`.
  */

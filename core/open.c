@@ -56,6 +56,12 @@ recover (struct fatbatch *fb)
 
 /* -- Opening and closing ----------------------------------------------- */
 
+static bool
+peek_fat1 (void *opaque, void *buf, uint64_t start, uint64_t end)
+{
+  return mirror_peek (opaque, buf, start, end);
+}
+
 int
 engine_new (struct disk *disk, struct file *file, struct intent_store *store,
             const struct fatbatch_options *options, struct fatbatch **ret)
@@ -95,6 +101,8 @@ engine_new (struct disk *disk, struct file *file, struct intent_store *store,
 
   tree_init (&fb->tree, disk, &fb->commit, &fb->epoch, &fb->ranges,
              &fb->stats, !options->serial);
+  fb->tree.peek = peek_fat1;
+  fb->tree.peek_opaque = &fb->mirror;
   r = engine_scan_layout (fb);
   if (r == 0)
     r = find_left (fb);

@@ -162,6 +162,9 @@ read_before (struct tree *t, struct tree_write *w, const struct disk_op *op)
     : malloc (w->end - w->start);
   if (!w->before)
     return -ENOMEM;
+  if (w->fat && t->peek &&
+      t->peek (t->peek_opaque, w->before, w->start, w->end))
+    return 0;
   return disk_read (t->disk, w->before, w->end - w->start, w->start);
 }
 

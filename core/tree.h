@@ -166,6 +166,11 @@ struct tree {
   struct rangelock *ranges;
   struct stats *stats;
   bool parallel;
+  /* Copies bytes of a FAT 1 that somebody has in memory; false: nobody has all
+   * of them.  The caller holds their range.
+   */
+  bool (*peek) (void *opaque, void *buf, uint64_t start, uint64_t end);
+  void *peek_opaque;
   bool ordered;                 /* the layout has changed: what was written
                                    before is ordered, wherever it is now */
   pthread_mutex_t turn;         /* rule 8 */
