@@ -22,11 +22,6 @@
 /* Directories' clusters for which requests are waited for together. */
 #define BATCH (16 * 1024)
 
-/* Steps along chains that have been walked before, in a scan, beyond one for
- * each cluster: where chains meet, or are loops.
- */
-#define EXTRA_STEPS (1024 * 1024)
-
 #define PAUSE_NS 200000
 
 #define SCAN_PAUSE_NS UINT64_C (100000000)
@@ -63,7 +58,9 @@ note_entry (struct walk *k, const struct tree_job *job)
     e = &v->entry[v->next_entry];
     v->next_entry = (v->next_entry + 1) % TREE_ENTRIES;
   }
-  *e = (struct tree_entry) { job->slot, job->first, job->to };
+  *e = (struct tree_entry) {
+    job->slot, job->first, job->to, job->kind == TREE_ADD_DIRECTORY
+  };
 }
 
 /* This entry is gone.  Returns another one that leads to its chain, or NULL. */
@@ -251,7 +248,9 @@ remove_entry (struct walk *k, struct tree_job *job)
   const struct tree_entry *other = forget_entry (k, job);
 
   drop_incomplete (k->v, job->first);
-  if (job->kind == TREE_REMOVE) {
+  if (other && other->directory != (job->kind == TREE_REMOVE_DIRECTORY))
+    walk_doubt (k);             /* the cluster has been freed in between */
+  else if (job->kind == TREE_REMOVE) {
     if (other)
       job->to = other->to;      /* maybe with another size */
     walk_unsettle (k, job);
@@ -381,7 +380,7 @@ scan_volume (struct walk *k)
   v->crossed = false;
   memset (v->entry, 0, sizeof v->entry);
   k->scanning = true;
-  k->extra_steps = EXTRA_STEPS + v->bpb.nr_clusters;
+  k->extra_steps = WALK_EXTRA_STEPS + v->bpb.nr_clusters;
   scan_fat (k);
   add_todo (k, v->bpb.root_cluster);
   read_directories (k);

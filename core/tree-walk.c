@@ -8,6 +8,7 @@
 
 #include "byteorder.h"
 #include "fattable.h"
+#include "monotonic.h"
 #include "tree-walk.h"
 #include "util.h"
 
@@ -122,16 +123,32 @@ find_file (struct walk *k, uint32_t first, uint64_t breaks)
   return f;
 }
 
-/* In a scan: may a step be made to a cluster that was walked before? */
+/* Rule 1: may a step be made to this cluster?  In a scan, those to clusters
+ * that were walked before are counted; in jobs all are.
+ */
 static bool
 may_step (struct walk *k, uint32_t n)
 {
-  if (!k->scanning || clusters_get (k->v->clusters, n) == CLUSTER_FRESH)
+  uint64_t *left = k->scanning ? &k->extra_steps : &k->v->steps;
+
+  if (k->scanning && clusters_get (k->v->clusters, n) == CLUSTER_FRESH)
     return true;
-  if (k->extra_steps == 0)
+  if (*left == 0)
     return false;
-  k->extra_steps--;
+  --*left;
   return true;
+}
+
+/* Before a job. */
+static void
+refill_steps (struct walk *k)
+{
+  uint64_t now = monotonic_now ();
+
+  if (now - k->v->steps_at < WALK_REFILL_NS && k->v->steps_at != 0)
+    return;
+  k->v->steps_at = now;
+  k->v->steps = WALK_EXTRA_STEPS + k->v->bpb.nr_clusters;
 }
 
 /* Go on to cluster job->to of the chain.  False: it has broken. */
@@ -156,9 +173,14 @@ settle_once (struct walk *k, struct tree_job *job)
         return false;
       continue;
     }
-    /* The chain ends: at a cluster that is not allocated, or behind one. */
-    if (walk_is_cluster (k, next) && walk_entry (k, next) != 0)
+    /* Too many steps; or the chain ends: at a cluster that is not allocated,
+     * or behind one.
+     */
+    if (walk_is_cluster (k, next) && walk_entry (k, next) != 0) {
+      if (!k->scanning)
+        walk_doubt (k);
       break;
+    }
     SCOPED_LOCK (&k->v->lock);
     if (!write_down_locked (k, breaks, CLUSTER_SETTLED))
       return false;
@@ -197,6 +219,7 @@ walk_settle (struct walk *k, struct tree_job *job)
 {
   unsigned i;
 
+  refill_steps (k);
   job->kind = TREE_GROW;
   job->to = min_u64 (job->to, k->v->bpb.nr_clusters);   /* longer: a loop */
   for (i = 0; i < WALK_TRIES && !walk_must_end (k); ++i) {
@@ -206,7 +229,7 @@ walk_settle (struct walk *k, struct tree_job *job)
     forget_file (k, job->first);
   }
   if (!walk_must_end (k))
-    walk_doubt (k);                  /* later, when it is quieter */
+    walk_doubt (k);             /* later, when it is quieter */
 }
 
 /* Rule 3 is for what is added. */
@@ -226,11 +249,16 @@ walk_unsettle (struct walk *k, const struct tree_job *job)
     walk_doubt (k);
     return;
   }
+  refill_steps (k);
   forget_file (k, job->first);
   k->block = 0;
   k->nr = 0;
   for (n = 0; n < job->from && walk_is_cluster (k, next) &&
          !walk_must_end (k); ++n) {
+    if (!may_step (k, next)) {
+      walk_doubt (k);
+      return;
+    }
     if (n >= job->to)
       k->cluster[k->nr++] = next;
     if (k->nr == WALK_CHUNK)

@@ -11,6 +11,13 @@
 #define WALK_CHUNK 1024         /* clusters that are written down together */
 #define WALK_TRIES 8            /* when a chain breaks */
 
+/* Steps along chains that have been walked before, in a scan, beyond one for
+ * each cluster: where chains meet, or are loops.  Or all of those for jobs, in
+ * a second.
+ */
+#define WALK_EXTRA_STEPS (1024 * 1024)
+#define WALK_REFILL_NS UINT64_C (1000000000)
+
 struct walk {
   struct tree *t;
   struct tree_volume *v;

@@ -90,6 +90,20 @@ enter_ordered (struct tree *t, struct tree_volume *v, uint64_t start,
   atomic_store (&v->has_ordered, true);
 }
 
+/* Clusters get, or may get, another owner: what was written to them in place is
+ * data that metadata may expose.  Nobody knows where it was.
+ */
+static void
+owners_change_locked (struct tree *t, struct tree_volume *v)
+{
+  v->breaks++;
+  if (!atomic_exchange (&v->loose, false))
+    return;
+  v->ordered.all = true;
+  v->entered = atomic_fetch_add (&t->entered, 1) + 1;
+  atomic_store (&v->has_ordered, true);
+}
+
 /* Rule 6.  Who comes while it is being synced waits for that, too. */
 static int
 sync_ordered (struct tree *t, struct tree_volume *v)
@@ -122,6 +136,13 @@ sync_ordered (struct tree *t, struct tree_volume *v)
 uint64_t
 tree_moment (struct tree *t)
 {
+  epoch_token token = epoch_enter (t->requests);
+  struct tree_set *set = atomic_load (&t->set);
+  size_t i;
+
+  for (i = 0; set && i < set->nr; ++i)
+    atomic_store (&set->volume[i].loose, false);
+  epoch_leave (token);
   return atomic_load (&t->entered);
 }
 
@@ -162,7 +183,9 @@ read_before (struct tree *t, struct tree_write *w, const struct disk_op *op)
     : malloc (w->end - w->start);
   if (!w->before)
     return -ENOMEM;
-  if (w->fat && t->peek &&
+  /* Bytes of entries that it has in part are others' to change. */
+  if (w->fat && t->peek && w->start == op->offset &&
+      w->end == op->offset + op->length &&
       t->peek (t->peek_opaque, w->before, w->start, w->end))
     return 0;
   return disk_read (t->disk, w->before, w->end - w->start, w->start);
@@ -239,9 +262,11 @@ entry_changed_locked (struct tree *t, struct tree_write *w, uint32_t n,
   enum cluster_state state = clusters_get (v->clusters, n);
 
   if (new == 0) {
+    if (state == CLUSTER_SETTLED)
+      owners_change_locked (t, v);
+    v->breaks++;
     clusters_set (v->clusters, n, CLUSTER_FREE);
     add_freed (w, n);
-    v->breaks++;
   }
   else if (old == 0) {
     if (state == CLUSTER_FREE)
@@ -254,7 +279,7 @@ entry_changed_locked (struct tree *t, struct tree_write *w, uint32_t n,
       });
   }
   else if (new >= FAT_ENTRY_END) {
-    v->breaks++;                /* what followed will be freed, too */
+    owners_change_locked (t, v);        /* what followed will be freed, too */
     tree_add_job_locked (t, v, (struct tree_job) {
       .kind = TREE_CUT, .first = old, .from = v->bpb.nr_clusters
     });
@@ -264,22 +289,39 @@ entry_changed_locked (struct tree *t, struct tree_write *w, uint32_t n,
   resume_incomplete_locked (t, v, n);
 }
 
+/* Entry `at` of the write, old and new; false: it is not of a cluster, or has
+ * not changed.
+ */
+static bool
+changed_entry (const struct tree_write *w, const uint8_t *after, uint64_t at,
+               uint32_t *n, uint32_t *old, uint32_t *new)
+{
+  *n = (w->start - w->volume->fat1 + at) / 4;
+  *old = load_le32 (w->before + at) & FAT_ENTRY_MASK;
+  *new = load_le32 (after + at) & FAT_ENTRY_MASK;
+  return *old != *new && is_cluster (w->volume, *n);
+}
+
+/* Who gets a cluster gets a FREE or FRESH one; or it has been freed and
+ * allocated again between two writes of its entry.
+ */
 static void
 fat_changed_locked (struct tree *t, struct tree_write *w,
                     const uint8_t *after)
 {
   struct tree_volume *v = w->volume;
-  uint32_t n = (w->start - v->fat1) / 4;
-  uint64_t at;
+  uint64_t at, size = w->end - w->start;
+  uint32_t n, old, new;
 
   v->changes++;
-  for (at = 0; at < w->end - w->start; at += 4, ++n) {
-    uint32_t old = load_le32 (w->before + at) & FAT_ENTRY_MASK;
-    uint32_t new = load_le32 (after + at) & FAT_ENTRY_MASK;
-
-    if (old != new && is_cluster (v, n))
+  for (at = 0; at < size; at += 4)
+    if (changed_entry (w, after, at, &n, &old, &new))
       entry_changed_locked (t, w, n, old, new);
-  }
+  for (at = 0; at < size; at += 4)
+    if (changed_entry (w, after, at, &n, &old, &new) && new != 0 &&
+        is_cluster (v, new) &&
+        clusters_get (v->clusters, new) >= CLUSTER_SETTLED)
+      tree_doubt_locked (t, v);
 }
 
 /* -- After: directories --------------------------------------------------- */
@@ -314,7 +356,7 @@ entry_removed_locked (struct tree *t, struct tree_write *w,
   if (d->kind == DIRENT_NOTHING)
     return;
   w->wait_for_all = true;
-  v->breaks++;
+  owners_change_locked (t, v);
   tree_add_job_locked (t, v, (struct tree_job) {
     .kind = d->kind == DIRENT_FILE ? TREE_REMOVE : TREE_REMOVE_DIRECTORY,
     .first = d->first, .from = whole_clusters (v, d), .slot = slot
@@ -333,7 +375,8 @@ size_changed_locked (struct tree *t, struct tree_write *w,
     w->wait_for_all = true;
   if (from == to)
     return;
-  v->breaks += to < from;
+  if (to < from)
+    owners_change_locked (t, v);
   tree_add_job_locked (t, v, (struct tree_job) {
     .kind = from < to ? TREE_GROW : TREE_SHRINK, .first = old->first,
     .from = from, .to = to, .slot = slot
@@ -346,7 +389,7 @@ same_chain (const struct dirent *a, const struct dirent *b)
   return a->kind == b->kind && a->first == b->first;
 }
 
-/* One slot; a chain that moves from one slot to another is added first. */
+/* One slot; what was there goes before anything comes. */
 static void
 slot_changed_locked (struct tree *t, struct tree_write *w, uint64_t at,
                      const uint8_t *after, bool removals)
@@ -375,7 +418,7 @@ directory_changed_locked (struct tree *t, struct tree_write *w,
   uint64_t at;
   int removals;
 
-  for (removals = 0; removals < 2; ++removals)
+  for (removals = 1; removals >= 0; --removals)
     for (at = 0; at < w->end - w->start; at += DIRENT_SIZE)
       if (memcmp (w->before + at, after + at, DIRENT_SIZE) != 0 &&
           clusters_get (v->clusters, cluster_at (v, w->start + at)) ==
@@ -424,6 +467,8 @@ tree_after (struct tree *t, struct tree_write *w, const struct disk_op *op,
     return;
   if (structural)
     structure_changed (t, w, op, result);
+  if (w->in_place && !durable && !atomic_load (&w->volume->loose))
+    atomic_store (&w->volume->loose, true);
   if (w->clusters && !w->in_place && !durable && op->kind != DISK_DISCARD)
     enter_ordered (t, w->volume, op->offset, op->offset + op->length);
   if (w->takes_turn && !(structural && durable)) {

@@ -45,7 +45,9 @@
  *    and chains in any order.
  * 6. A durable write to FAT 1, or to clusters that may be a directory, is
  *    applied when the ordered set is durable: metadata never survives without
- *    the data that it exposes (D4).
+ *    the data that it exposes (D4).  If settled clusters are taken away from a
+ *    file, what was written in place since the last flush belongs to that set,
+ *    too: the clusters' next owner may have sent it.
  * 7. A write to FAT 1 that frees clusters is acknowledged when the writes to
  *    them that were being applied have ended.  One to a directory that makes a
  *    file smaller, or takes it away, waits for all that are being applied.
@@ -122,6 +124,7 @@ struct tree_volume {
   struct commit_ranges ordered;
   uint64_t entered;             /* into it last: number of that, of all
                                    volumes' */
+  atomic_bool loose;            /* plain writes in place since the last flush */
   atomic_uint taking;           /* jobs that take SETTLED away; while there is
                                    one no write is in place */
   uint64_t breaks;              /* rule 3 */
@@ -148,8 +151,11 @@ struct tree_volume {
   struct tree_entry {           /* rule 9 */
     uint64_t slot;
     uint32_t first, to;
+    bool directory;
   } entry[TREE_ENTRIES];
   unsigned next_entry;
+  uint64_t steps, steps_at;     /* rule 1: left for jobs, and when (ns) that was
+                                   all of them */
 };
 
 /* The volumes of one layout.  Whoever is in the epoch may look at it. */

@@ -44,7 +44,7 @@ struct run {
   unsigned nr;
 };
 
-/* -- What is written -------------------------------------------------------- */
+/* -- What is written ------------------------------------------------------ */
 
 static void
 add_write (struct run *run, enum write_kind kind, uint64_t offset,
@@ -141,7 +141,7 @@ shuffle (struct run *run)
   }
 }
 
-/* -- To the engine ---------------------------------------------------------- */
+/* -- To the engine -------------------------------------------------------- */
 
 static void
 say (const struct run *run, const struct write *w)
@@ -270,7 +270,7 @@ write_dirty (struct run *run, unsigned part, unsigned of)
   check_freed (run);
 }
 
-/* -- Runs ------------------------------------------------------------------- */
+/* -- Runs ----------------------------------------------------------------- */
 
 static void
 do_round (struct run *run, unsigned round)
