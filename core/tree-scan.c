@@ -215,12 +215,8 @@ read_directories (struct walk *k)
 static void
 drop_incomplete (struct tree_volume *v, uint32_t first)
 {
-  unsigned i;
-
   SCOPED_LOCK (&v->lock);
-  for (i = 0; i < v->nr_incomplete; ++i)
-    if (v->incomplete[i].job.first == first)
-      v->incomplete[i--] = v->incomplete[--v->nr_incomplete];
+  tree_drop_incomplete_locked (v, first);
 }
 
 static void

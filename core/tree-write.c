@@ -357,6 +357,7 @@ entry_removed_locked (struct tree *t, struct tree_write *w,
     return;
   w->wait_for_all = true;
   owners_change_locked (t, v);
+  tree_drop_incomplete_locked (v, d->first);    /* not only with the job */
   tree_add_job_locked (t, v, (struct tree_job) {
     .kind = d->kind == DIRENT_FILE ? TREE_REMOVE : TREE_REMOVE_DIRECTORY,
     .first = d->first, .from = whole_clusters (v, d), .slot = slot
@@ -375,8 +376,10 @@ size_changed_locked (struct tree *t, struct tree_write *w,
     w->wait_for_all = true;
   if (from == to)
     return;
-  if (to < from)
+  if (to < from) {
     owners_change_locked (t, v);
+    tree_drop_incomplete_locked (v, old->first);
+  }
   tree_add_job_locked (t, v, (struct tree_job) {
     .kind = from < to ? TREE_GROW : TREE_SHRINK, .first = old->first,
     .from = from, .to = to, .slot = slot

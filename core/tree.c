@@ -143,6 +143,16 @@ tree_add_job_locked (struct tree *t, struct tree_volume *v,
   wake_thread (t);
 }
 
+void
+tree_drop_incomplete_locked (struct tree_volume *v, uint32_t first)
+{
+  unsigned i;
+
+  for (i = 0; i < v->nr_incomplete; ++i)
+    if (v->incomplete[i].job.first == first)
+      v->incomplete[i--] = v->incomplete[--v->nr_incomplete];
+}
+
 /* -- The thread --------------------------------------------------------- */
 
 static uint64_t

@@ -272,6 +272,9 @@ extern void tree_flushed (struct tree *t, uint64_t moment);
 /* lock is held: */
 extern void tree_add_job_locked (struct tree *t, struct tree_volume *v,
                                  struct tree_job job);
+/* Nothing is to be resumed of the chain that begins there (rule 5). */
+extern void tree_drop_incomplete_locked (struct tree_volume *v,
+                                         uint32_t first);
 /* Does it take SETTLED away? */
 static inline bool
 tree_job_takes (const struct tree_job *job)
