@@ -72,6 +72,15 @@ clusters_get (const struct clusters *c, uint32_t n)
     >> 2 * (n % CLUSTERS_IN_WORD) & 3;
 }
 
+/* Is anything known of it? */
+static inline bool
+clusters_is_known (const struct clusters *c, uint32_t n)
+{
+  return n >= 2 && n < c->end &&
+    atomic_load_explicit (&c->window[n / CLUSTERS_WINDOW],
+                          memory_order_acquire);
+}
+
 /* Are all of [first, last] in that state, as clusters_get() has it?  Is any? */
 extern bool clusters_all (const struct clusters *c, uint32_t first,
                           uint32_t last, enum cluster_state state);

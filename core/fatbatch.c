@@ -120,29 +120,33 @@ apply_by_route (struct fatbatch *fb, const struct route *route,
  * paused.
  */
 static int
-apply_paused (struct fatbatch *fb, struct disk_op *op, struct tree_write *tw,
-              struct mirror_commit *commit)
+apply_paused (struct fatbatch *fb, struct disk_op *op, bool durable,
+              struct tree_write *tw, struct mirror_commit *commit)
 {
   struct route route;
   int r;
 
   split (fb, fb->layout, op, &route, tw);
-  r = deferred_before_any (&fb->deferred, op, route.slots_start,
-                           route.slots_end, 0);
-  if (r < 0)
+  tw->unknown = true;           /* whatever else it touches */
+  r = tree_before (&fb->tree, tw, op, durable);
+  if (r == 0)
+    r = deferred_before_any (&fb->deferred, op, route.slots_start,
+                             route.slots_end, 0);
+  if (r < 0) {
+    tree_after (&fb->tree, tw, op, r, durable);
     return r;
+  }
   if (route.kind != ROUTE_PLAIN)
     route.kind = ROUTE_ACROSS;
   if (!engine_would_change_layout (fb, op)) {
     r = apply_by_route (fb, &route, op, true, commit);
-    if (r == 0 || r == -EOPNOTSUPP) {
-      tw->unknown = true;
-      tree_after (&fb->tree, tw, op, r, false);
+    tree_after (&fb->tree, tw, op, r, durable);
+    if (r == 0 || r == -EOPNOTSUPP)
       return r;
-    }
     engine_begin_layout_change (fb);    /* part of it may be there */
   }
   else {
+    tree_after (&fb->tree, tw, op, 0, durable); /* its volumes go */
     r = engine_begin_layout_change (fb);
     if (r == 0)
       r = disk_submit (fb->disk, op, 1);
@@ -160,7 +164,7 @@ apply_watched (struct fatbatch *fb, struct disk_op *op, bool durable,
 
   SCOPED_LOCK (&fb->scan_lock);
   deferred_pause (&fb->deferred);
-  r = apply_paused (fb, op, tw, commit);
+  r = apply_paused (fb, op, durable, tw, commit);
   deferred_resume (&fb->deferred);
   if (durable && r == 0)
     mirror_expect_writes (&fb->mirror);
@@ -327,7 +331,7 @@ fatbatch_trim (struct fatbatch *fb, uint64_t count, uint64_t offset,
 int
 fatbatch_flush (struct fatbatch *fb)
 {
-  uint64_t moment;
+  struct tree_moment moment;
   int r;
 
   stats_add (&fb->stats, STATS_flushes, 1);

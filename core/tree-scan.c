@@ -420,6 +420,7 @@ tree_work (struct tree *t, struct tree_volume *v)
   CLEANUP_FREE struct walk *k = calloc (1, sizeof *k);
   struct tree_job job;
   enum work work;
+  uint64_t began;
 
   if (!k)
     return monotonic_now () + SCAN_PAUSE_NS;
@@ -437,8 +438,11 @@ tree_work (struct tree *t, struct tree_volume *v)
     k->block = 0;
     if (work == WORK_SCAN)
       scan_volume (k);
-    else
+    else {
+      began = monotonic_now ();
       do_job (k, &job);
+      v->jobs_ns += monotonic_now () - began;
+    }
   }
   return 0;
 }

@@ -131,7 +131,8 @@ may_step (struct walk *k, uint32_t n)
 {
   uint64_t *left = k->scanning ? &k->extra_steps : &k->v->steps;
 
-  if (k->scanning && clusters_get (k->v->clusters, n) == CLUSTER_FRESH)
+  if (k->scanning && clusters_is_known (k->v->clusters, n) &&
+      clusters_get (k->v->clusters, n) == CLUSTER_FRESH)
     return true;
   if (*left == 0)
     return false;
@@ -145,9 +146,10 @@ refill_steps (struct walk *k)
 {
   uint64_t now = monotonic_now ();
 
-  if (now - k->v->steps_at < WALK_REFILL_NS && k->v->steps_at != 0)
+  if (now < k->v->steps_at)
     return;
-  k->v->steps_at = now;
+  k->v->steps_at = now + max_u64 (WALK_REFILL_NS, 10 * k->v->jobs_ns);
+  k->v->jobs_ns = 0;
   k->v->steps = WALK_EXTRA_STEPS + k->v->bpb.nr_clusters;
 }
 

@@ -90,18 +90,13 @@ enter_ordered (struct tree *t, struct tree_volume *v, uint64_t start,
   atomic_store (&v->has_ordered, true);
 }
 
-/* Clusters get, or may get, another owner: what was written to them in place is
- * data that metadata may expose.  Nobody knows where it was.
- */
 static void
-owners_change_locked (struct tree *t, struct tree_volume *v)
+note_loose (struct tree *t, struct tree_volume *v)
 {
-  v->breaks++;
-  if (!atomic_exchange (&v->loose, false))
-    return;
-  v->ordered.all = true;
-  v->entered = atomic_fetch_add (&t->entered, 1) + 1;
-  atomic_store (&v->has_ordered, true);
+  uint64_t flushes = atomic_load (&t->flushes);
+
+  if (atomic_load (&v->loose) != flushes)
+    atomic_store (&v->loose, flushes);
 }
 
 /* Rule 6.  Who comes while it is being synced waits for that, too. */
@@ -133,33 +128,33 @@ sync_ordered (struct tree *t, struct tree_volume *v)
   return r;                     /* a failure is latched */
 }
 
-uint64_t
+struct tree_moment
 tree_moment (struct tree *t)
 {
-  epoch_token token = epoch_enter (t->requests);
-  struct tree_set *set = atomic_load (&t->set);
-  size_t i;
-
-  for (i = 0; set && i < set->nr; ++i)
-    atomic_store (&set->volume[i].loose, false);
-  epoch_leave (token);
-  return atomic_load (&t->entered);
+  return (struct tree_moment) {
+    .entered = atomic_load (&t->entered),
+    .flush = atomic_fetch_add (&t->flushes, 1) + 1,
+  };
 }
 
 /* What came in meanwhile may not be durable, and keeps all the rest. */
 void
-tree_flushed (struct tree *t, uint64_t moment)
+tree_flushed (struct tree *t, struct tree_moment moment)
 {
   epoch_token token = epoch_enter (t->requests);
   struct tree_set *set = atomic_load (&t->set);
+  uint64_t flushed = atomic_load (&t->flushed);
   size_t i;
 
+  while (flushed < moment.flush &&
+         !atomic_compare_exchange_weak (&t->flushed, &flushed, moment.flush))
+    ;
   for (i = 0; set && i < set->nr; ++i) {
     struct tree_volume *v = &set->volume[i];
 
     SCOPED_LOCK (&v->order_lock);
     SCOPED_LOCK (&v->lock);
-    if (v->entered > moment)
+    if (v->entered > moment.entered)
       continue;
     v->ordered.nr = 0;
     v->ordered.all = false;
@@ -263,7 +258,7 @@ entry_changed_locked (struct tree *t, struct tree_write *w, uint32_t n,
 
   if (new == 0) {
     if (state == CLUSTER_SETTLED)
-      owners_change_locked (t, v);
+      tree_owners_change_locked (t, v);
     v->breaks++;
     clusters_set (v->clusters, n, CLUSTER_FREE);
     add_freed (w, n);
@@ -279,7 +274,7 @@ entry_changed_locked (struct tree *t, struct tree_write *w, uint32_t n,
       });
   }
   else if (new >= FAT_ENTRY_END) {
-    owners_change_locked (t, v);        /* what followed will be freed, too */
+    tree_owners_change_locked (t, v);        /* what followed will be freed, too */
     tree_add_job_locked (t, v, (struct tree_job) {
       .kind = TREE_CUT, .first = old, .from = v->bpb.nr_clusters
     });
@@ -356,7 +351,7 @@ entry_removed_locked (struct tree *t, struct tree_write *w,
   if (d->kind == DIRENT_NOTHING)
     return;
   w->wait_for_all = true;
-  owners_change_locked (t, v);
+  tree_owners_change_locked (t, v);
   tree_drop_incomplete_locked (v, d->first);    /* not only with the job */
   tree_add_job_locked (t, v, (struct tree_job) {
     .kind = d->kind == DIRENT_FILE ? TREE_REMOVE : TREE_REMOVE_DIRECTORY,
@@ -377,7 +372,7 @@ size_changed_locked (struct tree *t, struct tree_write *w,
   if (from == to)
     return;
   if (to < from) {
-    owners_change_locked (t, v);
+    tree_owners_change_locked (t, v);
     tree_drop_incomplete_locked (v, old->first);
   }
   tree_add_job_locked (t, v, (struct tree_job) {
@@ -470,8 +465,8 @@ tree_after (struct tree *t, struct tree_write *w, const struct disk_op *op,
     return;
   if (structural)
     structure_changed (t, w, op, result);
-  if (w->in_place && !durable && !atomic_load (&w->volume->loose))
-    atomic_store (&w->volume->loose, true);
+  if (w->in_place && !durable)
+    note_loose (t, w->volume);
   if (w->clusters && !w->in_place && !durable && op->kind != DISK_DISCARD)
     enter_ordered (t, w->volume, op->offset, op->offset + op->length);
   if (w->takes_turn && !(structural && durable)) {

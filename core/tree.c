@@ -116,9 +116,20 @@ wake_thread (struct tree *t)
 }
 
 void
-tree_doubt_locked (struct tree *t, struct tree_volume *v)
+tree_owners_change_locked (struct tree *t, struct tree_volume *v)
 {
   v->breaks++;
+  if (atomic_exchange (&v->loose, 0) < atomic_load (&t->flushed))
+    return;
+  v->ordered.all = true;        /* nobody knows where it was */
+  v->entered = atomic_fetch_add (&t->entered, 1) + 1;
+  atomic_store (&v->has_ordered, true);
+}
+
+void
+tree_doubt_locked (struct tree *t, struct tree_volume *v)
+{
+  tree_owners_change_locked (t, v);
   if (v->stale)
     return;
   atomic_store (&v->stale, true);
@@ -231,6 +242,8 @@ tree_init (struct tree *t, struct disk *disk, struct commit *commit,
   t->stats = stats;
   t->parallel = parallel;
   t->next = UINT64_MAX;
+  atomic_init (&t->flushes, 1);
+  atomic_init (&t->flushed, 1);
   pthread_mutex_init (&t->turn, NULL);
   pthread_mutex_init (&t->lock, NULL);
   monotonic_cond_init (&t->wake);

@@ -84,8 +84,8 @@
 #define TREE_FILES 64           /* whose chains' ends are remembered */
 #define TREE_INCOMPLETE 64      /* rule 5 */
 #define TREE_ENTRIES 256        /* rule 9 */
-#define TREE_WRITE_MAX (64 * 1024) /* metadata longer than that is not looked
-                                      at, but scanned anew */
+#define TREE_WRITE_MAX (512 * 1024) /* metadata longer than that is not looked
+                                       at, but scanned anew */
 #define TREE_RUNS 128           /* of freed clusters, in one write */
 /* Windows of clusters in memory, of all volumes: 24 MiB. */
 #define TREE_WINDOWS_MAX 768
@@ -124,7 +124,8 @@ struct tree_volume {
   struct commit_ranges ordered;
   uint64_t entered;             /* into it last: number of that, of all
                                    volumes' */
-  atomic_bool loose;            /* plain writes in place since the last flush */
+  atomic_uint_fast64_t loose;   /* the newest plain write in place came after
+                                   so many flushes had begun; 0: none */
   atomic_uint taking;           /* jobs that take SETTLED away; while there is
                                    one no write is in place */
   uint64_t breaks;              /* rule 3 */
@@ -154,8 +155,9 @@ struct tree_volume {
     bool directory;
   } entry[TREE_ENTRIES];
   unsigned next_entry;
-  uint64_t steps, steps_at;     /* rule 1: left for jobs, and when (ns) that was
-                                   all of them */
+  uint64_t steps, steps_at;     /* rule 1: left for jobs, and when (ns) there
+                                   will be more */
+  uint64_t jobs_ns;             /* what jobs have taken meanwhile */
 };
 
 /* The volumes of one layout.  Whoever is in the epoch may look at it. */
@@ -183,6 +185,8 @@ struct tree {
 
   struct tree_set *_Atomic set; /* NULL: nothing is known */
   atomic_uint_fast64_t entered; /* into ordered sets, counted */
+  atomic_uint_fast64_t flushes; /* begun, counted from 1 */
+  atomic_uint_fast64_t flushed; /* the newest of them that has ended well */
 
   pthread_mutex_t lock;         /* protects what follows */
   pthread_cond_t wake;          /* the thread: there is work */
@@ -264,8 +268,9 @@ extern void tree_finish (struct tree *t, struct tree_write *w);
 /* A flush has the ordered sets become durable: a moment before it, and, if it
  * has succeeded, afterwards.
  */
-extern uint64_t tree_moment (struct tree *t);
-extern void tree_flushed (struct tree *t, uint64_t moment);
+struct tree_moment { uint64_t entered, flush; };
+extern struct tree_moment tree_moment (struct tree *t);
+extern void tree_flushed (struct tree *t, struct tree_moment moment);
 
 /* -- Between the files --------------------------------------------------- */
 
@@ -282,6 +287,10 @@ tree_job_takes (const struct tree_job *job)
   return job->kind == TREE_SHRINK || job->kind == TREE_REMOVE ||
     job->kind == TREE_CUT;
 }
+/* Clusters get, or may get, another owner: what was written to them in place is
+ * data that metadata may expose (rule 6).
+ */
+extern void tree_owners_change_locked (struct tree *t, struct tree_volume *v);
 /* Scan the volume anew. */
 extern void tree_doubt_locked (struct tree *t, struct tree_volume *v);
 
