@@ -227,9 +227,11 @@ remove_directory (struct walk *k, uint32_t first)
 
   k->block = 0;
   while (walk_is_cluster (k, next) && !walk_must_end (k) &&
-         clusters_get (k->v->clusters, next) == CLUSTER_DIRECTORY &&
          steps++ < k->v->clusters->end) {
     SCOPED_LOCK (&k->v->lock);
+    tree_drop_incomplete_locked (k->v, next);
+    if (clusters_get (k->v->clusters, next) != CLUSTER_DIRECTORY)
+      break;
     if (k->v->breaks != breaks)
       k->block = 0;
     clusters_set (k->v->clusters, next, walk_entry (k, next) == 0
@@ -257,6 +259,37 @@ remove_entry (struct walk *k, struct tree_job *job)
     remove_directory (k, job->first);
 }
 
+/* A job that was incomplete may be older than what its entry says now. */
+static bool
+entry_is_there (struct walk *k, struct tree_job *job)
+{
+  uint8_t slot[DIRENT_SIZE];
+  struct dirent d;
+
+  if (job->slot == 0)
+    return true;
+  if (disk_read (k->t->disk, slot, sizeof slot, job->slot) < 0)
+    return false;
+  d = dirent_parse (slot, k->v->clusters->end);
+  if (d.kind != DIRENT_FILE || d.first != job->first)
+    return false;
+  job->to = d.size / k->v->bpb.cluster_size;
+  return true;
+}
+
+/* No chain leads there any more, but it may be another's beginning. */
+static void
+cut (struct walk *k, struct tree_job *job)
+{
+  const struct tree_entry *other = forget_entry (k, job);
+
+  walk_unsettle (k, job);
+  if (other && !other->directory) {
+    job->to = other->to;
+    walk_settle (k, job);
+  }
+}
+
 static void
 do_job (struct walk *k, struct tree_job *job)
 {
@@ -265,6 +298,8 @@ do_job (struct walk *k, struct tree_job *job)
   switch (job->kind) {
   case TREE_ADD:
   case TREE_GROW:
+    if (job->kind == TREE_GROW && !entry_is_there (k, job))
+      break;
     note_entry (k, job);
     walk_settle (k, job);
     break;
@@ -285,7 +320,7 @@ do_job (struct walk *k, struct tree_job *job)
     remove_entry (k, job);
     break;
   case TREE_CUT:
-    walk_unsettle (k, job);
+    cut (k, job);
     break;
   }
   if (takes)
