@@ -277,6 +277,23 @@ entry_is_there (struct walk *k, struct tree_job *job)
   return true;
 }
 
+/* A new entry leads to a chain that is some file's already.  If that is not one
+ * of those that have come lately, it may be renamed, or its clusters may have
+ * been freed and allocated again where nobody could see it.
+ */
+static bool
+is_surprise (struct walk *k, const struct tree_job *job)
+{
+  const struct tree_entry *e;
+
+  if (clusters_get (k->v->clusters, job->first) != CLUSTER_SETTLED)
+    return false;
+  for (e = k->v->entry; e < k->v->entry + TREE_ENTRIES; ++e)
+    if (e->slot != 0 && e->first == job->first)
+      return false;
+  return true;
+}
+
 /* No chain leads there any more, but it may be another's beginning. */
 static void
 cut (struct walk *k, struct tree_job *job)
@@ -300,6 +317,10 @@ do_job (struct walk *k, struct tree_job *job)
   case TREE_GROW:
     if (job->kind == TREE_GROW && !entry_is_there (k, job))
       break;
+    if (job->kind == TREE_ADD && is_surprise (k, job)) {
+      walk_doubt (k);
+      break;
+    }
     note_entry (k, job);
     walk_settle (k, job);
     break;

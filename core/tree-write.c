@@ -273,7 +273,7 @@ entry_changed_locked (struct tree *t, struct tree_write *w, uint32_t n,
         .kind = TREE_GROW_DIRECTORY, .first = new
       });
   }
-  else if (new >= FAT_ENTRY_END) {
+  else if (new >= FAT_ENTRY_END && state != CLUSTER_DIRECTORY) {
     tree_owners_change_locked (t, v);        /* what followed will be freed, too */
     tree_add_job_locked (t, v, (struct tree_job) {
       .kind = TREE_CUT, .first = old, .from = v->bpb.nr_clusters
