@@ -249,8 +249,10 @@ remove_entry (struct walk *k, struct tree_job *job)
   if (other && other->directory != (job->kind == TREE_REMOVE_DIRECTORY))
     walk_doubt (k);             /* the cluster has been freed in between */
   else if (job->kind == TREE_REMOVE) {
-    if (other)
+    if (other) {
       job->to = other->to;      /* maybe with another size */
+      job->slot = other->slot;
+    }
     walk_unsettle (k, job);
     if (other)
       walk_settle (k, job);

@@ -139,6 +139,33 @@ show (const struct fat_reader *r, uint32_t n, unsigned got)
            n, load_le32 (p), fat_use_name (got), fat_use_name (r->use[n]));
 }
 
+/* Does a cluster that is taken for `got` only cost more than it should? */
+static bool
+is_careful (enum cluster_state got, enum cluster_state use)
+{
+  return use != CLUSTER_FREE &&
+    (got == CLUSTER_FRESH || got == CLUSTER_DIRECTORY);
+}
+
+bool
+tree_states_careful (struct fatbatch *fb, const uint8_t *image, uint64_t size,
+                     uint64_t start)
+{
+  const struct clusters *c = clusters_of (fb, start);
+  struct fat_reader r;
+  bool careful = true;
+  uint32_t n;
+
+  CHECK (fat_reader_init (&r, image, size, start));
+  fat_reader_classify (&r);
+  for (n = 0; n < r.end; ++n)
+    if (clusters_get (c, n) != r.use[n] &&
+        !is_careful (clusters_get (c, n), r.use[n]))
+      careful = false;
+  fat_reader_release (&r);
+  return careful;
+}
+
 bool
 tree_states_agree (struct fatbatch *fb, const uint8_t *image, uint64_t size,
                    uint64_t start)
@@ -174,6 +201,36 @@ tree_rig_check_reads (struct tree_rig *rig, const char *name)
                buf[i], rig->image->bytes[i]);
       exit (EXIT_FAILURE);
     }
+}
+
+static void
+scan_anew (struct tree_rig *rig)
+{
+  struct tree *t = &rig->fb->tree;
+  struct tree_volume *v = &atomic_load (&t->set)->volume[0];
+
+  SCOPED_LOCK (&v->lock);
+  tree_doubt_locked (t, v);
+}
+
+bool
+tree_rig_check_followed (struct tree_rig *rig, const char *name)
+{
+  const struct image *i = rig->image;
+  bool agree;
+
+  tree_rig_wait (rig);
+  tree_rig_check_reads (rig, name);
+  agree = tree_states_agree (rig->fb, i->bytes, i->size, i->start);
+  if (agree)
+    return true;
+  if (!tree_states_careful (rig->fb, i->bytes, i->size, i->start)) {
+    fprintf (stderr, "%s: failed\n", name);
+    exit (EXIT_FAILURE);
+  }
+  scan_anew (rig);
+  tree_rig_check (rig, name);
+  return false;
 }
 
 void

@@ -43,10 +43,22 @@ extern void tree_rig_wait (struct tree_rig *rig);
 extern bool tree_states_agree (struct fatbatch *fb, const uint8_t *image,
                                uint64_t size, uint64_t start);
 
+/* Of one that is: is nothing taken for less than it is?  What is taken for FRESH
+ * or a DIRECTORY is written with more care than needed.
+ */
+extern bool tree_states_careful (struct fatbatch *fb, const uint8_t *image,
+                                 uint64_t size, uint64_t start);
+
 /* What is read is what the image has; or fail, with `name`. */
 extern void tree_rig_check_reads (struct tree_rig *rig, const char *name);
 
 /* All of it. */
 extern void tree_rig_check (struct tree_rig *rig, const char *name);
+
+/* After changes that were followed, which can't always be done to the last
+ * cluster: true if all states agree; false if only some are more careful, and
+ * agree after another scan.
+ */
+extern bool tree_rig_check_followed (struct tree_rig *rig, const char *name);
 
 #endif /* FATBATCH_TESTS_TREE_RIG_H */
