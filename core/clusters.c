@@ -148,7 +148,7 @@ clusters_set (struct clusters *c, uint32_t n, enum cluster_state state)
   struct clusters_window *w;
   _Atomic uint64_t *word;
 
-  if (n < 2 || n >= c->end)
+  if (!clusters_has (c, n))
     return;
   w = c->window[i];
   if (w == c->all_free && state != CLUSTER_FREE)

@@ -54,13 +54,20 @@ extern struct clusters *clusters_new (uint32_t end, unsigned max);
 /* NULL is fine. */
 extern void clusters_free (struct clusters *c);
 
+/* Is it a cluster's number? */
+static inline bool
+clusters_has (const struct clusters *c, uint32_t n)
+{
+  return n >= 2 && n < c->end;
+}
+
 /* Any number will do: what is no cluster is FRESH. */
 static inline enum cluster_state
 clusters_get (const struct clusters *c, uint32_t n)
 {
   const struct clusters_window *w;
 
-  if (n < 2 || n >= c->end)
+  if (!clusters_has (c, n))
     return CLUSTER_FRESH;
   w = atomic_load_explicit (&c->window[n / CLUSTERS_WINDOW],
                             memory_order_acquire);
@@ -76,7 +83,7 @@ clusters_get (const struct clusters *c, uint32_t n)
 static inline bool
 clusters_is_known (const struct clusters *c, uint32_t n)
 {
-  return n >= 2 && n < c->end &&
+  return clusters_has (c, n) &&
     atomic_load_explicit (&c->window[n / CLUSTERS_WINDOW],
                           memory_order_acquire);
 }

@@ -55,17 +55,6 @@ is_sealed (const uint8_t block[INTENT_BLOCK])
   return load_le32 (block + CHECKSUM_AT) == crc32_ieee (0, block, CHECKSUM_AT);
 }
 
-static bool
-is_zero (const uint8_t *p, size_t n)
-{
-  size_t i;
-
-  for (i = 0; i < n; ++i)
-    if (p[i] != 0)
-      return false;
-  return true;
-}
-
 void
 intent_encode (const struct intent_entry *entry, uint64_t image_size,
                uint64_t run, uint8_t block[INTENT_BLOCK])
@@ -115,12 +104,12 @@ intent_decode (const uint8_t block[INTENT_BLOCK], uint64_t image_size,
 {
   struct intent_entry entry;
 
-  if (is_zero (block, INTENT_BLOCK))
+  if (all_zero (block, INTENT_BLOCK))
     return 1;
   if (memcmp (block, entry_magic, sizeof entry_magic) != 0 ||
       !is_sealed (block) || load_le64 (block + 16) != image_size ||
       load_le64 (block + 24) != run || load_le32 (block + 60) != 0 ||
-      !is_zero (block + SLOTS_AT + sizeof entry.slots,
+      !all_zero (block + SLOTS_AT + sizeof entry.slots,
                 CHECKSUM_AT - SLOTS_AT - sizeof entry.slots))
     return -EBADMSG;
   entry.length = load_le32 (block + 8);
@@ -166,11 +155,11 @@ intent_init (struct intent *in, struct intent_store *store,
 static bool
 is_blank (const uint8_t *record, size_t size)
 {
-  if (is_zero (record, size))
+  if (all_zero (record, size))
     return true;
   return size == INTENT_BLOCKS * INTENT_BLOCK &&
-    is_zero (record + INTENT_BLOCK, size - INTENT_BLOCK) &&
-    (is_zero (record, sizeof header_magic) ||
+    all_zero (record + INTENT_BLOCK, size - INTENT_BLOCK) &&
+    (all_zero (record, sizeof header_magic) ||
      memcmp (record, header_magic, sizeof header_magic) == 0);
 }
 

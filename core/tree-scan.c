@@ -63,20 +63,29 @@ note_entry (struct walk *k, const struct tree_job *job)
   };
 }
 
+/* One of those that lead to the chain, or NULL. */
+static const struct tree_entry *
+find_entry (const struct tree_volume *v, uint32_t first)
+{
+  const struct tree_entry *e = v->entry + TREE_ENTRIES;
+
+  while (e-- > v->entry)
+    if (e->slot != 0 && e->first == first)
+      return e;
+  return NULL;
+}
+
 /* This entry is gone.  Returns another one that leads to its chain, or NULL. */
 static const struct tree_entry *
 forget_entry (struct walk *k, const struct tree_job *job)
 {
   struct tree_volume *v = k->v;
-  const struct tree_entry *other = NULL;
   struct tree_entry *e;
 
   for (e = v->entry; e < v->entry + TREE_ENTRIES; ++e)
     if (e->slot == job->slot && e->first == job->first)
       memset (e, 0, sizeof *e);
-    else if (e->slot != 0 && e->first == job->first)
-      other = e;
-  return other;
+  return find_entry (v, job->first);
 }
 
 /* -- Directories ---------------------------------------------------------- */
@@ -114,7 +123,7 @@ mark_directory_once (struct walk *k, uint32_t first, bool again)
     SCOPED_LOCK (&v->lock);
     if (v->breaks != breaks)
       return v->stale;
-    if (!walk_is_cluster (k, next)) {
+    if (!clusters_has (k->v->clusters, next)) {
       if (last != 0 && walk_entry_now (k, last) != seen)
         tree_doubt_locked (k->t, v);
       return true;
@@ -148,7 +157,7 @@ found_entry (struct walk *k, const struct dirent *d, uint64_t slot)
 {
   struct tree_job job = {
     .kind = TREE_ADD, .first = d->first,
-    .to = d->size / k->v->bpb.cluster_size, .slot = slot
+    .to = tree_whole_clusters (k->v, d->size), .slot = slot
   };
 
   if (!k->scanning)             /* then all are old */
@@ -195,7 +204,7 @@ read_directories (struct walk *k)
         if (mark_directory_once (k, first, tries > 0))
           break;
       if (tries == WALK_TRIES)
-        walk_doubt (k);
+        tree_doubt (k->t, k->v);
     }
     epoch_wait (k->t->requests);        /* rule 4 */
     for (i = 0; i < k->nr_batch && !walk_must_end (k); ++i) {
@@ -226,7 +235,7 @@ remove_directory (struct walk *k, uint32_t first)
   uint64_t breaks = walk_breaks (k);
 
   k->block = 0;
-  while (walk_is_cluster (k, next) && !walk_must_end (k) &&
+  while (clusters_has (k->v->clusters, next) && !walk_must_end (k) &&
          steps++ < k->v->clusters->end) {
     SCOPED_LOCK (&k->v->lock);
     tree_drop_incomplete_locked (k->v, next);
@@ -247,7 +256,7 @@ remove_entry (struct walk *k, struct tree_job *job)
 
   drop_incomplete (k->v, job->first);
   if (other && other->directory != (job->kind == TREE_REMOVE_DIRECTORY))
-    walk_doubt (k);             /* the cluster has been freed in between */
+    tree_doubt (k->t, k->v);    /* the cluster has been freed in between */
   else if (job->kind == TREE_REMOVE) {
     if (other) {
       job->to = other->to;      /* maybe with another size */
@@ -275,7 +284,7 @@ entry_is_there (struct walk *k, struct tree_job *job)
   d = dirent_parse (slot, k->v->clusters->end);
   if (d.kind != DIRENT_FILE || d.first != job->first)
     return false;
-  job->to = d.size / k->v->bpb.cluster_size;
+  job->to = tree_whole_clusters (k->v, d.size);
   return true;
 }
 
@@ -284,16 +293,10 @@ entry_is_there (struct walk *k, struct tree_job *job)
  * been freed and allocated again where nobody could see it.
  */
 static bool
-is_surprise (struct walk *k, const struct tree_job *job)
+is_surprise (const struct walk *k, const struct tree_job *job)
 {
-  const struct tree_entry *e;
-
-  if (clusters_get (k->v->clusters, job->first) != CLUSTER_SETTLED)
-    return false;
-  for (e = k->v->entry; e < k->v->entry + TREE_ENTRIES; ++e)
-    if (e->slot != 0 && e->first == job->first)
-      return false;
-  return true;
+  return clusters_get (k->v->clusters, job->first) == CLUSTER_SETTLED &&
+    !find_entry (k->v, job->first);
 }
 
 /* No chain leads there any more, but it may be another's beginning. */
@@ -320,7 +323,7 @@ do_job (struct walk *k, struct tree_job *job)
     if (job->kind == TREE_GROW && !entry_is_there (k, job))
       break;
     if (job->kind == TREE_ADD && is_surprise (k, job)) {
-      walk_doubt (k);
+      tree_doubt (k->t, k->v);
       break;
     }
     note_entry (k, job);
@@ -330,7 +333,7 @@ do_job (struct walk *k, struct tree_job *job)
     note_entry (k, job);
     drop_incomplete (k->v, job->first);
     walk_unsettle (k, job);
-    walk_settle (k, job);            /* if it is longer than its chain still */
+    walk_settle (k, job);       /* if it is longer than its chain still */
     break;
   case TREE_ADD_DIRECTORY:
   case TREE_GROW_DIRECTORY:
@@ -360,12 +363,6 @@ is_hole (struct tree *t, uint64_t start, uint64_t count)
   return t->disk->ops->extent &&
     t->disk->ops->extent (t->disk, start, count, &extent) == 0 &&
     extent.hole && extent.length >= count;
-}
-
-static bool
-is_zero (const uint8_t *bytes, size_t count)
-{
-  return bytes[0] == 0 && memcmp (bytes, bytes + 1, count - 1) == 0;
 }
 
 static void
@@ -399,7 +396,7 @@ scan_entries (struct walk *k, uint64_t at, size_t count, uint8_t *bytes)
   if (v->changes != changes)
     read_entries (k, at, count, bytes);
   clusters_know (v->clusters, n);
-  if (is_zero (bytes, count) && n >= 2 &&
+  if (all_zero (bytes, count) && n >= 2 &&
       clusters_all (v->clusters, n, end - 1, CLUSTER_FREE))
     return;                     /* most of a FAT */
   for (i = 0; n < end; ++n, i += 4) {
@@ -444,7 +441,7 @@ scan_volume (struct walk *k)
 
   SCOPED_LOCK (&v->lock);
   v->scan_at = began + took + max_u64 (SCAN_PAUSE_NS, 10 * took);
-  if (walk_must_end (k) && !v->stale) {     /* unfinished */
+  if (walk_must_end (k) && !v->stale) {  /* unfinished */
     atomic_store (&v->stale, true);
     clusters_unsettle (v->clusters);
     v->scan_at = 0;

@@ -165,8 +165,8 @@ settle_once (struct walk *k, struct tree_job *job)
   k->nr = 0;
   next = f->n > 0 ? walk_entry (k, f->last) : job->first;
   while (f->n < job->to && !walk_must_end (k)) {
-    if (walk_is_cluster (k, next) && (seen = walk_entry (k, next)) != 0 &&
-        may_step (k, next)) {
+    if (clusters_has (k->v->clusters, next) &&
+        (seen = walk_entry (k, next)) != 0 && may_step (k, next)) {
       k->cluster[k->nr++] = next;
       f->last = next;
       f->n++;
@@ -178,19 +178,19 @@ settle_once (struct walk *k, struct tree_job *job)
     /* Too many steps; or the chain ends: at a cluster that is not allocated,
      * or behind one.
      */
-    if (walk_is_cluster (k, next) && walk_entry (k, next) != 0) {
+    if (clusters_has (k->v->clusters, next) && walk_entry (k, next) != 0) {
       if (!k->scanning)
-        walk_doubt (k);
+        tree_doubt (k->t, k->v);
       break;
     }
     SCOPED_LOCK (&k->v->lock);
     if (!write_down_locked (k, breaks, CLUSTER_SETTLED))
       return false;
-    if (walk_is_cluster (k, next)
+    if (clusters_has (k->v->clusters, next)
         ? walk_note_incomplete_locked (k, job, next, 0)
         : f->n > 0 && walk_note_incomplete_locked (k, job, f->last, next))
       break;
-    if (!walk_is_cluster (k, next)) {
+    if (!clusters_has (k->v->clusters, next)) {
       if (f->n == 0)
         break;
       next = walk_entry (k, f->last);
@@ -210,13 +210,6 @@ forget_file (struct walk *k, uint32_t first)
 }
 
 void
-walk_doubt (struct walk *k)
-{
-  SCOPED_LOCK (&k->v->lock);
-  tree_doubt_locked (k->t, k->v);
-}
-
-void
 walk_settle (struct walk *k, struct tree_job *job)
 {
   unsigned i;
@@ -231,7 +224,7 @@ walk_settle (struct walk *k, struct tree_job *job)
     forget_file (k, job->first);
   }
   if (!walk_must_end (k))
-    walk_doubt (k);             /* later, when it is quieter */
+    tree_doubt (k->t, k->v);    /* later, when it is quieter */
 }
 
 /* Rule 3 is for what is added. */
@@ -248,17 +241,17 @@ walk_unsettle (struct walk *k, const struct tree_job *job)
   uint32_t next = job->first, n;
 
   if (k->v->crossed) {
-    walk_doubt (k);
+    tree_doubt (k->t, k->v);
     return;
   }
   refill_steps (k);
   forget_file (k, job->first);
   k->block = 0;
   k->nr = 0;
-  for (n = 0; n < job->from && walk_is_cluster (k, next) &&
+  for (n = 0; n < job->from && clusters_has (k->v->clusters, next) &&
          !walk_must_end (k); ++n) {
     if (!may_step (k, next)) {
-      walk_doubt (k);
+      tree_doubt (k->t, k->v);
       return;
     }
     if (n >= job->to)

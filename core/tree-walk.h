@@ -29,7 +29,7 @@ struct walk {
   uint64_t block;               /* byte of the image; 0: none */
   uint8_t bytes[WALK_BLOCK];
 
-  uint32_t cluster[WALK_CHUNK];      /* walked, and not written down yet */
+  uint32_t cluster[WALK_CHUNK]; /* walked, and not written down yet */
   unsigned nr;
 
   uint32_t *todo;               /* directories' first clusters */
@@ -37,12 +37,6 @@ struct walk {
   uint32_t *batch;              /* directories' clusters to be read */
   size_t nr_batch;
 };
-
-static inline bool
-walk_is_cluster (const struct walk *k, uint32_t n)
-{
-  return n >= 2 && n < k->v->clusters->end;
-}
 
 static inline bool
 walk_must_rest (const struct tree *t)
@@ -62,9 +56,6 @@ walk_must_end (const struct walk *k)
  */
 extern uint32_t walk_entry (struct walk *k, uint32_t n);
 extern uint32_t walk_entry_now (struct walk *k, uint32_t n);
-
-/* Something could not be followed, now: scan later. */
-extern void walk_doubt (struct walk *k);
 
 /* Rule 3. */
 extern uint64_t walk_breaks (struct walk *k);

@@ -36,16 +36,6 @@ add_clusters (struct tree_write *w, const struct region *region)
     clusters_any (v->clusters, first, last, CLUSTER_DIRECTORY);
 }
 
-/* Nobody has said what the volumes are now, and what has been done to them will
- * be seen when they are scanned.
- */
-static void
-doubt_volume (struct tree *t, struct tree_volume *v)
-{
-  SCOPED_LOCK (&v->lock);
-  tree_doubt_locked (t, v);
-}
-
 /* A write is to one volume; of one to several all are scanned anew, the others
  * from now on and its own when it has been done.
  */
@@ -64,18 +54,24 @@ tree_add (struct tree *t, struct tree_write *w, const struct disk_op *op,
     return;
   v = &set->volume[region->volume];
   if (w->volume && w->volume != v)
-    doubt_volume (t, w->volume);
+    tree_doubt (t, w->volume);
   w->unknown |= w->volume && w->volume != v;
   w->volume = v;
   if (region->kind == REGION_DATA)
     add_clusters (w, region);
   else
     w->fat = true;
-  if ((w->fat || w->directory) && w->clusters && w->fat)
+  if (w->fat && w->clusters)
     w->unknown = true;
   if ((w->fat || w->directory) &&
       (op->kind == DISK_DISCARD || op->length > TREE_WRITE_MAX))
     w->unknown = true;
+}
+
+static bool
+is_structural (const struct tree_write *w)
+{
+  return w->fat || w->directory || w->unknown;
 }
 
 /* -- The ordered set ------------------------------------------------------ */
@@ -190,7 +186,7 @@ int
 tree_before (struct tree *t, struct tree_write *w, const struct disk_op *op,
              bool durable)
 {
-  bool structural = w->fat || w->directory || w->unknown;
+  bool structural = is_structural (w);
   int r;
 
   if (!w->volume)
@@ -212,12 +208,6 @@ tree_before (struct tree *t, struct tree_write *w, const struct disk_op *op,
 }
 
 /* -- After: FAT 1 --------------------------------------------------------- */
-
-static bool
-is_cluster (const struct tree_volume *v, uint32_t n)
-{
-  return n >= 2 && n < v->clusters->end;
-}
 
 /* Rule 7.  Clusters are freed in ascending order mostly. */
 static void
@@ -268,13 +258,13 @@ entry_changed_locked (struct tree *t, struct tree_write *w, uint32_t n,
       clusters_set (v->clusters, n, CLUSTER_FRESH);
   }
   else if (old >= FAT_ENTRY_END) {
-    if (state == CLUSTER_DIRECTORY && is_cluster (v, new))
+    if (state == CLUSTER_DIRECTORY && clusters_has (v->clusters, new))
       tree_add_job_locked (t, v, (struct tree_job) {
         .kind = TREE_GROW_DIRECTORY, .first = new
       });
   }
   else if (new >= FAT_ENTRY_END && state != CLUSTER_DIRECTORY) {
-    tree_owners_change_locked (t, v);        /* what followed will be freed, too */
+    tree_owners_change_locked (t, v);   /* what followed will be freed */
     tree_add_job_locked (t, v, (struct tree_job) {
       .kind = TREE_CUT, .first = old, .from = v->bpb.nr_clusters
     });
@@ -294,7 +284,7 @@ changed_entry (const struct tree_write *w, const uint8_t *after, uint64_t at,
   *n = (w->start - w->volume->fat1 + at) / 4;
   *old = load_le32 (w->before + at) & FAT_ENTRY_MASK;
   *new = load_le32 (after + at) & FAT_ENTRY_MASK;
-  return *old != *new && is_cluster (w->volume, *n);
+  return *old != *new && clusters_has (w->volume->clusters, *n);
 }
 
 /* Who gets a cluster gets a FREE or FRESH one; or it has been freed and
@@ -314,18 +304,12 @@ fat_changed_locked (struct tree *t, struct tree_write *w,
       entry_changed_locked (t, w, n, old, new);
   for (at = 0; at < size; at += 4)
     if (changed_entry (w, after, at, &n, &old, &new) && new != 0 &&
-        is_cluster (v, new) &&
+        clusters_has (v->clusters, new) &&
         clusters_get (v->clusters, new) >= CLUSTER_SETTLED)
       tree_doubt_locked (t, v);
 }
 
 /* -- After: directories --------------------------------------------------- */
-
-static uint32_t
-whole_clusters (const struct tree_volume *v, const struct dirent *d)
-{
-  return d->size / v->bpb.cluster_size;
-}
 
 static void
 entry_added_locked (struct tree *t, struct tree_volume *v,
@@ -333,8 +317,8 @@ entry_added_locked (struct tree *t, struct tree_volume *v,
 {
   if (d->kind == DIRENT_FILE)
     tree_add_job_locked (t, v, (struct tree_job) {
-      .kind = TREE_ADD, .first = d->first, .to = whole_clusters (v, d),
-      .slot = slot
+      .kind = TREE_ADD, .first = d->first,
+      .to = tree_whole_clusters (v, d->size), .slot = slot
     });
   else if (d->kind == DIRENT_DIRECTORY)
     tree_add_job_locked (t, v, (struct tree_job) {
@@ -355,7 +339,7 @@ entry_removed_locked (struct tree *t, struct tree_write *w,
   tree_drop_incomplete_locked (v, d->first);    /* not only with the job */
   tree_add_job_locked (t, v, (struct tree_job) {
     .kind = d->kind == DIRENT_FILE ? TREE_REMOVE : TREE_REMOVE_DIRECTORY,
-    .first = d->first, .from = whole_clusters (v, d), .slot = slot
+    .first = d->first, .from = tree_whole_clusters (v, d->size), .slot = slot
   });
 }
 
@@ -365,7 +349,8 @@ size_changed_locked (struct tree *t, struct tree_write *w,
                      uint64_t slot)
 {
   struct tree_volume *v = w->volume;
-  uint32_t from = whole_clusters (v, old), to = whole_clusters (v, new);
+  uint32_t from = tree_whole_clusters (v, old->size);
+  uint32_t to = tree_whole_clusters (v, new->size);
 
   if (new->size < old->size)
     w->wait_for_all = true;
@@ -438,7 +423,7 @@ structure_changed (struct tree *t, struct tree_write *w,
     after = size <= sizeof sector ? sector : (allocated = malloc (size));
   if (!after) {
     w->wait_for_all = true;
-    doubt_volume (t, w->volume);
+    tree_doubt (t, w->volume);
     return;
   }
   memcpy (after, w->before, size);
@@ -459,7 +444,7 @@ void
 tree_after (struct tree *t, struct tree_write *w, const struct disk_op *op,
             int result, bool durable)
 {
-  bool structural = w->fat || w->directory || w->unknown;
+  bool structural = is_structural (w);
 
   if (!w->volume)
     return;

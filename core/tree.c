@@ -139,6 +139,13 @@ tree_doubt_locked (struct tree *t, struct tree_volume *v)
 }
 
 void
+tree_doubt (struct tree *t, struct tree_volume *v)
+{
+  SCOPED_LOCK (&v->lock);
+  tree_doubt_locked (t, v);
+}
+
+void
 tree_add_job_locked (struct tree *t, struct tree_volume *v,
                      struct tree_job job)
 {

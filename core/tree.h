@@ -277,6 +277,12 @@ extern void tree_flushed (struct tree *t, struct tree_moment moment);
 /* lock is held: */
 extern void tree_add_job_locked (struct tree *t, struct tree_volume *v,
                                  struct tree_job job);
+/* How many clusters lie wholly in front of the end of a file of that size. */
+static inline uint32_t
+tree_whole_clusters (const struct tree_volume *v, uint32_t size)
+{
+  return size / v->bpb.cluster_size;
+}
 /* Nothing is to be resumed of the chain that begins there (rule 5). */
 extern void tree_drop_incomplete_locked (struct tree_volume *v,
                                          uint32_t first);
@@ -291,8 +297,9 @@ tree_job_takes (const struct tree_job *job)
  * data that metadata may expose (rule 6).
  */
 extern void tree_owners_change_locked (struct tree *t, struct tree_volume *v);
-/* Scan the volume anew. */
+/* Scan the volume anew.  The second takes the lock. */
 extern void tree_doubt_locked (struct tree *t, struct tree_volume *v);
+extern void tree_doubt (struct tree *t, struct tree_volume *v);
 
 /* The thread's work (tree-scan.c).  What is to be done is done, or `paused` is
  * set; returns when to look again, in ns, or UINT64_MAX.

@@ -6,8 +6,10 @@
 #define FATBATCH_UTIL_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* Free a local at the end of its scope, on every way out. */
@@ -62,6 +64,12 @@ static inline uint64_t
 align_up (uint64_t x, uint64_t align)
 {
   return align_down (x + align - 1, align);
+}
+
+static inline bool
+all_zero (const uint8_t *p, size_t n)
+{
+  return n == 0 || (p[0] == 0 && memcmp (p, p + 1, n - 1) == 0);
 }
 
 /* Memory that is filled at once: have its pages now, with one call.  Under a

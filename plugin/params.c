@@ -176,8 +176,8 @@ params_set (struct params *params, const char *key, const char *value)
   else {
     nbdkit_error ("%s=%s: unknown parameter; known are: file, cache, "
                   "durability, commit-delay, mirror-delay, mirror-batch, "
-                  "intent, parallel, io, lock (see nbdkit --help with this plugin)",
-                  key, value);
+                  "intent, parallel, io, lock (see nbdkit --help with this "
+                  "plugin)", key, value);
     return -1;
   }
   return i < 0 ? -1 : 0;
